@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -35,7 +36,8 @@ class Executor {
 
 // A serial executor with one named thread of its own.
 //
-// Thread-safe. Call order: constructor, (Add | AddAt | Cancel)*, Stop. Stop finishes the running task, drops the rest and joins;
+// Thread-safe. Call order: constructor, Start, (Add | AddAt | Cancel)*, Stop; what is added before Start waits for it. Due timers go
+// before what Add queued. Stop finishes the running task, drops the rest and joins;
 // it is idempotent, must not be called from the executor's own thread, and is called by the destructor.
 class SerialExecutor : public Executor {
  public:
@@ -54,9 +56,9 @@ class SerialExecutor : public Executor {
 
   const std::string name_;
   Clock* const clock_;
-  std::thread thread_;
   Mutex mu_;
   CondVar wake_;
+  std::thread thread_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Task> ready_ ABSL_GUARDED_BY(mu_);
   std::multimap<absl::Time, std::pair<TimerId, Task>> timers_ ABSL_GUARDED_BY(mu_);

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 
 #ifdef CAUSEWAY_MUTEX_STD
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
