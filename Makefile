@@ -1,0 +1,35 @@
+# Causeway's commands; `make help` lists them. CMake and the scripts in tools/ do the work.
+SHELL := /bin/bash
+JOBS ?= $(shell nproc)
+
+.PHONY: help deps build test lint format bench demo clean
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: ## Install what building and running need and this machine lacks (CAUSEWAY_GPU=1: for a GPU)
+	@tools/deps.sh build
+
+build: ## Build everything; binaries in build/bin/
+	@cmake --preset dev
+	@cmake --build build --parallel $(JOBS)
+
+test: ## Install what is missing, build, run every test that this machine can run
+	@tools/test.sh
+
+lint: ## Check the rules of docs/contributing.md that a script can check, and the formatting
+	@python3 tests/lint/lint.py
+	@python3 tests/lint/format.py
+
+format: ## Format all C++ sources
+	@python3 tests/lint/format.py --fix
+
+bench: deps build ## Run the benchmarks; results in build/bench/
+	@tools/bench.sh
+
+demo: deps build ## Train a model over two unlike sites on this machine
+	@tools/demo.sh
+
+clean: ## Remove what was built (not what was installed)
+	rm -rf build demo
