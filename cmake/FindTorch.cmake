@@ -31,8 +31,9 @@ find_package_handle_standard_args(Torch
 if(Torch_FOUND AND NOT TARGET causeway::torch)
   get_filename_component(_site ${_torch_root} DIRECTORY)
   add_library(causeway::torch INTERFACE IMPORTED)
-  target_include_directories(causeway::torch SYSTEM INTERFACE
-    ${Torch_INCLUDE_DIR} ${Torch_INCLUDE_DIR}/torch/csrc/api/include)
+  # After the system's headers: the wheel ships an old google/protobuf, which must not hide the one that our messages need.
+  target_compile_options(causeway::torch INTERFACE
+    "SHELL:-idirafter ${Torch_INCLUDE_DIR}" "SHELL:-idirafter ${Torch_INCLUDE_DIR}/torch/csrc/api/include")
   target_link_libraries(causeway::torch INTERFACE
     -Wl,--no-as-needed ${Torch_CPU_LIBRARY} ${Torch_C10_LIBRARY} -Wl,--as-needed)
   target_link_options(causeway::torch INTERFACE
