@@ -7,7 +7,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "proto/common.pb.h"
+
+// proto/common.pb.h is not included here: libtorch brings an old protobuf along, so files that see both may include no generated code.
+namespace causeway::v1 {
+class Layout;
+}
 
 namespace causeway::dataplane {
 
