@@ -18,8 +18,9 @@ namespace causeway::worker {
 // layer's parameter tensors are views in layout order. Spans stay valid and in place for the model's life.
 struct LayerView {
   std::string name;
-  absl::Span<float> parameters;  // [n] f32
-  absl::Span<float> gradients;   // [n] f32; complete after TrainBatch
+  absl::Span<float> parameters;     // [n] f32
+  absl::Span<float> float_buffers;  // [m] f32, directly behind the parameters in memory, so that both are one span for an average
+  absl::Span<float> gradients;      // [n] f32; complete after TrainBatch
 };
 
 // A batch of decoded samples.
@@ -45,6 +46,9 @@ class Model {
 
   virtual const dataplane::Layout& layout() const = 0;
   virtual absl::Span<const LayerView> layers() const = 0;
+
+  // The smallest batch that TrainBatch takes: 1, or 2 where batch normalization makes a single sample meaningless.
+  virtual int64_t min_train_batch() const = 0;
 
   // Forward and backward of one batch in training mode: gradients of the mean loss replace the former ones. Does not step.
   // Errors: ResourceExhausted (out of memory), InvalidArgument (shapes, labels out of range), Internal.
