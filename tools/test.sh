@@ -10,6 +10,7 @@ failed_before_testing() {
   exit 1
 }
 
+rm -f build/results/test.xml  # Of an earlier run.
 tools/deps.sh test || failed_before_testing "installing what is missing"
 make --no-print-directory build || failed_before_testing "the build"
 tools/run_ctest.sh build build/results/test.xml "$@" || true  # The summary says it and sets the exit status.
