@@ -14,7 +14,7 @@
 #include "base/mutex.h"
 #include "dataplane/link.h"
 
-namespace causeway::testing {
+namespace causeway {
 
 enum class LinkDirection { kToHandler, kToDialer };
 
@@ -61,6 +61,6 @@ class FakeLinkDialer : public dataplane::LinkDialer {
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(mu_);
 };
 
-}  // namespace causeway::testing
+}  // namespace causeway
 
 #endif  // CAUSEWAY_TESTS_FAKES_FAKE_LINK_H_
