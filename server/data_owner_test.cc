@@ -1,0 +1,1 @@
+#include "server/data_owner.h"

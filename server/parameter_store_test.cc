@@ -1,0 +1,1 @@
+#include "server/parameter_store.h"
