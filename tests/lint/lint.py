@@ -53,7 +53,7 @@ CONFINED = (
     ("torch_internal.h", r"^worker/torch_internal\.h$", ("worker/torch_*.cc",)),
     ("gRPC", r"^(grpc|grpcpp)/|\.grpc\.pb\.h$",
      ("*/grpc_*", "*/*_service*", "*/credentials*", "*/server.cc", "*/worker.cc", "*/main.cc") + TEST_FILES),
-    ("prometheus-cpp, civetweb", r"^prometheus/|^(civetweb|CivetServer)\.h$", ("*/metrics.cc",)),
+    ("prometheus-cpp, civetweb", r"^prometheus/|^(civetweb|CivetServer)\.h$", ("*/metrics.cc", "*/metrics_test.cc")),
     ("SQLite", r"^sqlite3\.h$", ("server/journal.cc", "server/journal_test.cc")),
     ("spdlog", r"^spdlog/", ("base/log.cc",)),
     ("yaml-cpp", r"^yaml-cpp/", ("jobspec/*",)),
