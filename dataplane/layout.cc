@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "dataplane/digest.h"
+#include "proto/common.pb.h"
 
 namespace causeway::dataplane {
 namespace {

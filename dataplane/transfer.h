@@ -73,10 +73,13 @@ namespace internal {
 absl::Status RunAttempts(const TransferOptions& options, LinkKind kind,
                          const std::function<absl::Status(Link* link, bool* progress)>& attempt);
 
+// The next frame, where the stream must not end yet. Errors: DataLoss (it does), those of Link::Read.
+absl::StatusOr<v1::Frame> ReadFrame(Link* link, absl::Time deadline);
+
 // A data frame of a part or chunk, with the digest of `payload`.
 v1::Frame DataFrame(absl::string_view sha256, int64_t offset, int64_t total_bytes, absl::Span<const uint8_t> payload);
 
-// Checks a received frame: a data frame at `offset`, digest right, within `total_bytes`. Errors: DataLoss.
+// Checks a received frame: a data frame at `offset`, digest right, within `total_bytes`, empty only at the end. Errors: DataLoss.
 absl::Status CheckDataFrame(const v1::Frame& frame, int64_t offset, int64_t total_bytes);
 
 }  // namespace internal
