@@ -75,24 +75,27 @@ class DataOwner : public dataplane::ChunkSource {
     int64_t size_bytes = 0;
     int users = 0;  // Open datasets that it belongs to.
     bool verified = false;
-    std::string manifest;  // Of one of them.
   };
   struct OpenDataset {
     Source source;
-    std::vector<std::string> chunks;  // In order; the manifest last.
+    std::vector<std::string> chunks;  // Names, raw, in order.
     int users = 0;
   };
 
   explicit DataOwner(const Options& options) : options_(options) {}
 
   absl::StatusOr<Dataset> ReadAndStore(const Source& source) const;
-  absl::Status CheckStored(const v1::DatasetInfo& info) const;
-  absl::Status Serve(const v1::DatasetInfo& info, const Source& source) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status VerifyOrRebuild(const std::string& sha256) const ABSL_LOCKS_EXCLUDED(mu_, rebuild_mu_);
+  absl::StatusOr<std::string> Store(absl::Span<const uint8_t> chunk) const;
+  absl::StatusOr<std::vector<std::string>> CheckStored(const v1::DatasetInfo& info) const;
+  void Serve(const v1::DatasetInfo& info, const Source& source, std::vector<std::string> chunks)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  bool IsIntact(const std::string& sha256, int64_t size_bytes) const;
+  absl::Status VerifyOrRebuild(const std::string& sha256, int64_t size_bytes) const
+      ABSL_LOCKS_EXCLUDED(mu_, rebuild_mu_);
   std::string PathOf(absl::string_view sha256) const;
 
   const Options options_;
-  mutable Mutex rebuild_mu_;  // Held while a damaged dataset is built again, before mu_.
+  mutable Mutex rebuild_mu_;  // Held while a damaged dataset is built again; taken before mu_.
   mutable Mutex mu_;
   mutable absl::flat_hash_map<std::string, Chunk> chunks_ ABSL_GUARDED_BY(mu_);  // By name, raw.
   std::map<std::string, OpenDataset> datasets_ ABSL_GUARDED_BY(mu_);             // By the manifest's name, raw.

@@ -54,6 +54,7 @@ struct JobRow {
   std::string train_data;   // v1::DatasetInfo
   std::string test_data;    // v1::DatasetInfo
   std::string pinned_plan;  // As submitted.
+  std::string runtime;      // v1::StoredRuntime
 };
 
 struct PlanRow {
@@ -111,7 +112,8 @@ struct EvaluationRow {
 class Journal {
  public:
   // Opens or makes the journal; its folder must exist. Errors: also FailedPrecondition (a newer program's file, the
-  // message has both schema versions; another program's file; another process is writing).
+  // message has both schema versions; another program's file; another process is
+  // writing), PermissionDenied (the file cannot be opened).
   static absl::StatusOr<std::unique_ptr<Journal>> Open(const std::string& path);
   ~Journal();
   Journal(const Journal&) = delete;

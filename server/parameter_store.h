@@ -92,6 +92,7 @@ class ParameterStore {
     Mutex mu;
     std::map<Version, int> counts ABSL_GUARDED_BY(mu);
   };
+  static void Unpin(Pins* pins, Version version);
   class MemoryReader;
   class FileReader;
 

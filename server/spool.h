@@ -28,7 +28,7 @@ struct SpoolKey {
 };
 
 // Contributions on disk, from their first byte until their round is over:
-// DIR/JOB/f0-r12-a1-BYTES-SHA256-WORKER.partial, then .whole. The name says what the file is to hold, so that nothing
+// DIR/JOB/f0_r12_a1_BYTES_SHA256_WORKER.partial, then .whole. The name says what the file is to hold, so that nothing
 // else has to be kept about it.
 //
 // Thread-safe.
