@@ -100,6 +100,17 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text, bool allow_port_z
   return result;
 }
 
+TlsPaths CoordinatorTlsPaths(const std::string& dir) {
+  return {.ca = JoinPath(dir, "tls/ca.pem"),
+          .ca_key = JoinPath(dir, "tls/ca.key"),
+          .certificate = JoinPath(dir, "tls/coordinator.pem"),
+          .key = JoinPath(dir, "tls/coordinator.key")};
+}
+
+TlsPaths WorkerTlsPaths(const std::string& dir) {
+  return {.ca = JoinPath(dir, "tls/ca.pem"), .ca_key = "", .certificate = JoinPath(dir, "tls/worker.pem"), .key = JoinPath(dir, "tls/worker.key")};
+}
+
 absl::StatusOr<CoordinatorConfig> ParseCoordinatorYaml(absl::string_view text, const std::string& file_name) {
   ASSIGN_OR_RETURN(std::unique_ptr<YamlDocument> document, YamlDocument::Parse(text, file_name));
   YamlMap root = document->root();

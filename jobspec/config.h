@@ -70,6 +70,16 @@ struct WorkerConfig {
   friend bool operator==(const WorkerConfig&, const WorkerConfig&) = default;
 };
 
+// Where a daemon's keys and certificates (PEM) lie in its `dir`.
+struct TlsPaths {
+  std::string ca;
+  std::string ca_key;       // Coordinator only: signs its workers' certificates.
+  std::string certificate;  // The coordinator's holds leaf and CA, the worker's the leaf.
+  std::string key;
+};
+TlsPaths CoordinatorTlsPaths(const std::string& dir);  // DIR/tls/{ca.pem,ca.key,coordinator.pem,coordinator.key}
+TlsPaths WorkerTlsPaths(const std::string& dir);       // DIR/tls/{ca.pem,worker.pem,worker.key}
+
 // Errors: InvalidArgument, one line per error: "worker.yaml:7: cache.limit: found ...; allowed: ...".
 absl::StatusOr<CoordinatorConfig> ParseCoordinatorYaml(absl::string_view text, const std::string& file_name);
 absl::StatusOr<WorkerConfig> ParseWorkerYaml(absl::string_view text, const std::string& file_name);
