@@ -191,7 +191,8 @@ class CivetHttpServer : public HttpServer {
     mg_context* context = mg_start2(&init, &error);
     MutexLock lock(&mu_);
     if (context == nullptr) {
-      return absl::UnavailableError(absl::StrCat("cannot serve HTTP on ", *address, ": ", text, " ", last_message_));
+      return absl::UnavailableError(absl::StrCat("cannot serve HTTP on ", *address, ": ",
+                                                 first_message_.empty() ? text : first_message_));
     }
     std::move(undo).Cancel();
     context_ = context;
@@ -223,7 +224,7 @@ class CivetHttpServer : public HttpServer {
     log::Debug("http server message", {{"message", message}});
     CivetHttpServer* server = Of(connection);
     MutexLock lock(&server->mu_);
-    server->last_message_ = message;
+    if (server->first_message_.empty()) server->first_message_ = message;
     return 1;
   }
 
@@ -260,7 +261,7 @@ class CivetHttpServer : public HttpServer {
   int port_ = 0;  // Constant once Listen has returned.
   Mutex mu_;
   mg_context* context_ ABSL_GUARDED_BY(mu_) = nullptr;
-  std::string last_message_ ABSL_GUARDED_BY(mu_);
+  std::string first_message_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace

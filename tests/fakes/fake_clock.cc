@@ -23,9 +23,9 @@ bool FakeClock::AwaitUntil(Mutex* mu, CondVar* cv, absl::Time deadline) {
   };
   if (Now() >= deadline) return true;
   add_waiters(1);
-  // Looks at the time every millisecond, so that Advance needs to know neither `mu`, which its caller may hold, nor `cv`.
-  while (cv->WaitFor(mu, absl::Milliseconds(1)) && Now() < deadline) {
-  }
+  // Returns every millisecond, so that Advance needs to know neither `mu`, which its caller may hold, nor `cv`. It must return and not
+  // wait again: a signal given just after the millisecond would be lost.
+  cv->WaitFor(mu, absl::Milliseconds(1));
   add_waiters(-1);
   return Now() >= deadline;
 }
