@@ -10,11 +10,14 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/completion.h"
 #include "base/log.h"
 #include "base/mutex.h"
 
@@ -211,7 +214,18 @@ class CivetHttpServer : public HttpServer {
       context = std::exchange(context_, nullptr);
     }
     if (context == nullptr) return;
-    mg_stop(context);  // Waits for the requests being answered.
+    // mg_stop waits for the requests being answered, and for up to 2 s until the listener looks up; connections wake that.
+    Completion<bool> stopped;
+    std::thread stopper([&] {
+      mg_stop(context);
+      stopped.Set(true);
+    });
+    Clock* clock = RealClock();
+    while (!stopped.Await(clock, clock->Now() + absl::Milliseconds(10), "the HTTP server").ok()) {
+      char error[256];
+      mg_close_connection(mg_connect_client(options_.bind_address.c_str(), port_, 0, error, sizeof(error)));
+    }
+    stopper.join();
     mg_exit_library();
   }
 
