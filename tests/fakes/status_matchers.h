@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/status_macros.h"
 
 namespace causeway {
 namespace internal {
@@ -69,5 +70,15 @@ MATCHER_P(StatusIs, code, "has code " + absl::StatusCodeToString(code)) {
 }
 
 }  // namespace causeway
+
+#define EXPECT_OK(expression) EXPECT_THAT(expression, ::causeway::IsOk())
+#define ASSERT_OK(expression) ASSERT_THAT(expression, ::causeway::IsOk())
+// ASSERT_OK_AND_ASSIGN(auto x, StatusOrExpr());
+#define ASSERT_OK_AND_ASSIGN(lhs, expression) \
+  CAUSEWAY_ASSERT_OK_AND_ASSIGN_(CAUSEWAY_CONCAT_(causeway_statusor_, __LINE__), lhs, expression)
+#define CAUSEWAY_ASSERT_OK_AND_ASSIGN_(var, lhs, expression) \
+  auto var = (expression);                                   \
+  ASSERT_THAT(var, ::causeway::IsOk());                      \
+  lhs = std::move(var).value()
 
 #endif  // CAUSEWAY_TESTS_FAKES_STATUS_MATCHERS_H_
