@@ -30,7 +30,7 @@ struct ProfileOptions {
 // Cancelled (stop), Internal and others of the model.
 absl::StatusOr<v1::DeviceProfile> Profile(const ProfileOptions& options, const v1::ProfileTask& task, std::stop_token stop);
 
-inline constexpr int kMinRepeats = 5;
+inline constexpr int kMinRepeats = 3;
 
 }  // namespace causeway::worker
 

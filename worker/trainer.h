@@ -68,11 +68,11 @@ class Trainer {
   // Errors: InvalidArgument (a spec, dataset or slow-down that is impossible).
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Options options);
 
-  // Steps [first_step, last_step) of the task's epoch over the shard. A round that is done again (a larger attempt) takes the same
+  // Steps [first_step, last_step) of the task's epoch over its ranges. A round that is done again (a larger attempt) takes the same
   // samples; the optimizer's state goes on from where it is.
-  // Errors: InvalidArgument (the task does not fit the shard: the message has both), Cancelled (stop), those of SampleSource, Model
+  // Errors: InvalidArgument (the task does not fit its ranges: the message has both), Cancelled (stop), those of SampleSource, Model
   // and SiteSync.
-  absl::StatusOr<RoundResult> TrainRound(const v1::TrainTask& task, const SampleRanges& shard, std::stop_token stop);
+  absl::StatusOr<RoundResult> TrainRound(const v1::TrainTask& task, std::stop_token stop);
 
   // Counts over these test samples, without learning. Errors: as TrainRound.
   absl::StatusOr<EvaluationResult> Evaluate(const SampleRanges& ranges, std::stop_token stop);
