@@ -1,0 +1,19 @@
+#ifndef CAUSEWAY_SCHEDULER_ALLOCATION_EXACT_H_
+#define CAUSEWAY_SCHEDULER_ALLOCATION_EXACT_H_
+
+#include "absl/status/statusor.h"
+#include "scheduler/allocation.h"
+
+namespace causeway::scheduler {
+
+// The integer optimum of the problem's objective: branch and bound over the epoch time. Optimal
+// allocations are not unique; which one is returned depends on the problem alone.
+//
+// O(nodes * devices). The nodes are few hundred to few thousand for measured profiles; where many epoch times cost
+// almost the same they are bounded by a limit of work (seconds), and `gap_s` of the result says what is left unproven.
+// Errors: InvalidArgument (an invalid problem).
+absl::StatusOr<Allocation> AllocateExact(const AllocationProblem& problem);
+
+}  // namespace causeway::scheduler
+
+#endif  // CAUSEWAY_SCHEDULER_ALLOCATION_EXACT_H_

@@ -1,0 +1,265 @@
+#include "scheduler/allocation_exact.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "scheduler/allocation_simple.h"
+#include "scheduler/test_problems.h"
+
+namespace causeway::scheduler {
+namespace {
+
+constexpr AllocationObjective kObjectives[] = {AllocationObjective::kSeparable, AllocationObjective::kBarrier};
+
+double ExactTotal(const AllocationProblem& problem) {
+  const absl::StatusOr<Allocation> allocation = AllocateExact(problem);
+  EXPECT_TRUE(allocation.ok()) << allocation.status();
+  EXPECT_EQ(allocation->gap_s, 0);
+  // Evaluate refuses what does not sum to the samples or is above a capacity.
+  const absl::StatusOr<Evaluation> evaluation = Evaluate(problem, *allocation);
+  EXPECT_TRUE(evaluation.ok()) << evaluation.status();
+  return evaluation->total_s;
+}
+
+// The objective written down once more, straight from its definition.
+double DirectTotal(const AllocationProblem& problem, const std::vector<int64_t>& samples) {
+  double send = 0, compute = 0, comm = 0, both = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const DeviceProfile& d = problem.devices[i];
+    if (!d.reads_data_locally) send = std::max(send, samples[i] * problem.sample_bytes / d.bandwidth_bytes_per_s);
+    const double device_compute = std::ceil(static_cast<double>(samples[i]) / d.batch_size) * d.batch_time_s;
+    const double up = d.uplink_bytes_per_s ? *d.uplink_bytes_per_s : d.bandwidth_bytes_per_s;
+    const double device_comm =
+        problem.rounds_per_epoch * (problem.model_bytes / d.bandwidth_bytes_per_s + problem.model_bytes / up);
+    compute = std::max(compute, device_compute);
+    comm = std::max(comm, device_comm);
+    if (samples[i] > 0) both = std::max(both, device_compute + device_comm);
+  }
+  return send + problem.epochs * (problem.objective == AllocationObjective::kBarrier ? both : compute + comm);
+}
+
+// Every composition of the samples.
+double EnumeratedTotal(const AllocationProblem& problem, std::vector<int64_t>& samples, size_t device, int64_t left) {
+  const int64_t capacity = problem.devices[device].capacity_samples.value_or(left);
+  if (device + 1 == problem.devices.size()) {
+    samples[device] = left;
+    return left <= capacity ? DirectTotal(problem, samples) : std::numeric_limits<double>::infinity();
+  }
+  double best = std::numeric_limits<double>::infinity();
+  for (samples[device] = 0; samples[device] <= std::min(left, capacity); ++samples[device]) {
+    best = std::min(best, EnumeratedTotal(problem, samples, device + 1, left - samples[device]));
+  }
+  return best;
+}
+
+double EnumeratedTotal(const AllocationProblem& problem) {
+  std::vector<int64_t> samples(problem.devices.size());
+  return EnumeratedTotal(problem, samples, 0, problem.samples);
+}
+
+TEST(AllocateExactTest, GoldenVectors) {
+  const std::vector<TestDevice> first = {{2, 4, 3, 5}, {1, 2, 4, 1}};
+  const std::vector<TestDevice> second = {{1, 8, 2, 4}, {5, 2, 3, 2}, {2, 1, 7, 9}};
+  EXPECT_NEAR(ExactTotal(MakeProblem(first, 20, 3, AllocationObjective::kSeparable)), 79, 1e-9);
+  EXPECT_NEAR(ExactTotal(MakeProblem(first, 20, 3, AllocationObjective::kBarrier)), 75, 1e-9);
+  EXPECT_NEAR(ExactTotal(MakeProblem(second, 40, 2, AllocationObjective::kSeparable)), 71, 1e-9);
+  EXPECT_NEAR(ExactTotal(MakeProblem(second, 40, 2, AllocationObjective::kBarrier)), 62, 1e-9);
+}
+
+TEST(AllocateExactTest, BarrierDecidesWhoTakesPart) {
+  const AllocationProblem problem = MakeProblem({{1, 4, 2, 1}, {1, 4, 2, 30}}, 16, 2, AllocationObjective::kBarrier);
+  EXPECT_THAT(AllocateExact(problem)->samples, ::testing::ElementsAre(16, 0));
+  EXPECT_NEAR(ExactTotal(problem), 34, 1e-9);
+}
+
+// Small integers, so that thresholds tie often; both kinds of numbers, since only non-integers round.
+TEST(AllocateExactTest, EqualsFullEnumerationOnRandomInstances) {
+  constexpr uint32_t kSeed = 20240601;
+  std::mt19937 random(kSeed);
+  const auto draw = [&](int64_t lo, int64_t hi) { return std::uniform_int_distribution<int64_t>(lo, hi)(random); };
+  int idle = 0, capped = 0;
+  for (int n = 0; n < 6000; ++n) {
+    AllocationProblem problem{.samples = draw(1, 14),
+                              .sample_bytes = static_cast<double>(draw(0, 4)),
+                              .model_bytes = static_cast<double>(draw(0, 6)),
+                              .epochs = draw(1, 6) / 2.0,
+                              .rounds_per_epoch = draw(1, 3),
+                              .objective = kObjectives[n % 2]};
+    const double unit = n % 3 == 0 ? 1 : n % 3 == 1 ? 0.1 : std::uniform_real_distribution<double>(.1, 1)(random);
+    const int64_t devices = draw(1, 4);
+    int64_t room = 0;
+    for (int64_t i = 0; i < devices; ++i) {
+      DeviceProfile device{.name = absl::StrCat("w", i),
+                           .bandwidth_bytes_per_s = draw(1, 5) * unit,
+                           .batch_time_s = draw(1, 6) * unit,
+                           .batch_size = draw(1, 5),
+                           .max_parallel = 5,
+                           .reads_data_locally = draw(0, 7) == 0};
+      if (draw(0, 2) == 0) device.uplink_bytes_per_s = draw(1, 5) * unit;
+      if (draw(0, 2) == 0) device.capacity_samples = draw(0, 14);
+      room += device.capacity_samples.value_or(problem.samples);
+      problem.devices.push_back(device);
+    }
+    if (room < problem.samples) problem.devices[0].capacity_samples.reset();
+    const double expected = EnumeratedTotal(problem);
+    const double total = ExactTotal(problem);
+    ASSERT_NEAR(total, expected, 1e-11 * expected) << "seed " << kSeed << " instance " << n;
+    ASSERT_LE(*LowerBound(problem), total * (1 + 1e-12)) << "seed " << kSeed << " instance " << n;
+    const std::vector<int64_t> samples = AllocateExact(problem)->samples;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      idle += samples[i] == 0;
+      capped += problem.devices[i].capacity_samples == samples[i];
+    }
+  }
+  // The instances are as intended.
+  EXPECT_GT(idle, 1000);
+  EXPECT_GT(capped, 500);
+}
+
+TEST(AllocateExactTest, SendThresholdOfRoundedTimesLosesNoSample) {
+  // 0.1 * 3 and 0.3 * 1 differ in the last bit; every count from 1 must find its own breakpoint.
+  for (int64_t samples = 1; samples <= 400; ++samples) {
+    for (AllocationObjective objective : kObjectives) {
+      const AllocationProblem problem = MakeProblem({{0.1, 1, 0.7, 0.3}}, samples, 1, objective);
+      const std::vector<int64_t> expected = {samples};
+      ASSERT_EQ(AllocateExact(problem)->samples, expected);
+    }
+  }
+}
+
+TEST(AllocateExactTest, StepsFarBelowTheResolutionOfTheOffset) {
+  AllocationProblem problem =
+      MakeProblem({{1e-9, 1, 1e-13, 1e4}, {1e-9, 1, 3e-13, 2e4}}, 1000, 1, AllocationObjective::kBarrier);
+  EXPECT_NEAR(ExactTotal(problem), EnumeratedTotal(problem), 1e-7);
+}
+
+TEST(AllocateExactTest, SlowLinkMovesDataWhenComputeIsEqual) {
+  for (AllocationObjective objective : kObjectives) {
+    const Allocation allocation = *AllocateExact(MakeProblem({{1, 2, 1, 3}, {4, 2, 1, 3}}, 100, 1, objective));
+    EXPECT_GT(allocation.samples[0], allocation.samples[1] + 20);
+  }
+}
+
+TEST(AllocateExactTest, NeverAboveTheBaselinesNorBelowTheBound) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    for (AllocationObjective objective : kObjectives) {
+      const AllocationProblem problem = MakeLargeProblem(1 + seed * 3, 20000, objective, seed);
+      const double total = ExactTotal(problem);
+      EXPECT_GE(total, *LowerBound(problem) * (1 - 1e-12));
+      EXPECT_LE(total, Evaluate(problem, *AllocateUniform(problem))->total_s);
+      EXPECT_LE(total, Evaluate(problem, *AllocateProportional(problem))->total_s);
+    }
+  }
+}
+
+TEST(AllocateExactTest, ScalingAllSecondsScalesTheObjective) {
+  for (AllocationObjective objective : kObjectives) {
+    AllocationProblem problem = MakeLargeProblem(12, 5000, objective, 3);
+    const double before = ExactTotal(problem);
+    const std::vector<int64_t> samples = AllocateExact(problem)->samples;
+    for (DeviceProfile& device : problem.devices) {
+      device.bandwidth_bytes_per_s /= 4;
+      *device.uplink_bytes_per_s /= 4;
+      device.batch_time_s *= 4;
+    }
+    EXPECT_DOUBLE_EQ(ExactTotal(problem), 4 * before);
+    EXPECT_EQ(AllocateExact(problem)->samples, samples);
+  }
+}
+
+TEST(AllocateExactTest, ScalingAllSamplesAndBatchesScalesTheObjective) {
+  for (AllocationObjective objective : kObjectives) {
+    AllocationProblem problem = MakeLargeProblem(12, 5000, objective, 4);
+    for (DeviceProfile& device : problem.devices) device.batch_size = device.max_parallel = 8;
+    problem.sample_bytes = 0;  // Else finer multiples of a sample's time appear.
+    const double before = ExactTotal(problem);
+    problem.samples *= 8;
+    for (DeviceProfile& device : problem.devices) device.batch_size = device.max_parallel = 64;
+    EXPECT_DOUBLE_EQ(ExactTotal(problem), before);
+  }
+}
+
+TEST(AllocateExactTest, BetterCircumstancesNeverCostMore) {
+  for (uint32_t seed = 1; seed <= 15; ++seed) {
+    const AllocationProblem problem = MakeLargeProblem(6, 3000, AllocationObjective::kBarrier, seed);
+    const double total = ExactTotal(problem);
+    const double most = total * (1 + 1e-12);
+
+    AllocationProblem faster = problem;
+    faster.devices[seed % 6].batch_time_s /= 2;
+    EXPECT_LE(ExactTotal(faster), most);
+
+    AllocationProblem wider = problem;
+    for (DeviceProfile& device : wider.devices) {
+      device.bandwidth_bytes_per_s *= 2;
+      *device.uplink_bytes_per_s *= 2;
+    }
+    EXPECT_LT(ExactTotal(wider), total);
+
+    AllocationProblem more = problem;
+    more.devices.push_back(more.devices[0]);
+    more.devices.back().name = "added";
+    EXPECT_LE(ExactTotal(more), most);
+
+    AllocationProblem slower = problem;
+    slower.devices[seed % 6].bandwidth_bytes_per_s /= 3;
+    EXPECT_GE(ExactTotal(slower), total * (1 - 1e-12));
+
+    AllocationProblem capped = problem;
+    capped.devices[seed % 6].capacity_samples = 100;
+    EXPECT_GE(ExactTotal(capped), total * (1 - 1e-12));
+  }
+}
+
+TEST(AllocateExactTest, MovesDataAwayFromASlowedDevice) {
+  AllocationProblem problem = MakeLargeProblem(4, 40000, AllocationObjective::kBarrier, 9);
+  for (DeviceProfile& device : problem.devices) device.batch_time_s = 0.1 * device.batch_size / 64;
+  const int64_t before = AllocateExact(problem)->samples[2];
+  problem.devices[2].batch_time_s *= 3;
+  EXPECT_LT(AllocateExact(problem)->samples[2], before / 2);
+}
+
+TEST(AllocateExactTest, DoesNotOverflowAtATrillionSamples) {
+  for (AllocationObjective objective : kObjectives) {
+    AllocationProblem problem = MakeLargeProblem(5, 1'000'000'000'000, objective, 2);
+    problem.devices[1].capacity_samples = 3'000'000'000;
+    const double total = ExactTotal(problem);
+    const double bound = *LowerBound(problem);
+    EXPECT_GE(total, bound * (1 - 1e-12));
+    EXPECT_LE(total, bound * (1 + 1e-6));  // Rounding to whole samples and steps is lost in so many.
+  }
+}
+
+// Trading one sample's sending against one step costs nothing: every epoch time is as good as the next.
+TEST(AllocateExactTest, SaysWhatIsUnprovenWhereAllEpochTimesCostTheSame) {
+  AllocationProblem problem =
+      MakeProblem({{2, 1, 1e-6, 1}, {1e-6, 1, 1, 1}}, 1'000'000'000, 2, AllocationObjective::kSeparable);
+  const Allocation allocation = *AllocateExact(problem);
+  const double total = Evaluate(problem, allocation)->total_s;
+  EXPECT_GT(allocation.gap_s, 0);
+  EXPECT_LE(allocation.gap_s, 1e-5 * total);
+  EXPECT_LE(total - allocation.gap_s, *LowerBound(problem) * (1 + 1e-5));
+}
+
+// The time is printed, not bounded: tests/bench measures.
+TEST(AllocateExactTest, ThousandDevicesTenMillionSamples) {
+  for (AllocationObjective objective : kObjectives) {
+    const AllocationProblem problem = MakeLargeProblem(1000, 10'000'000, objective, 1);
+    const double total = ExactTotal(problem);
+    const double bound = *LowerBound(problem);
+    EXPECT_GE(total, bound * (1 - 1e-12));
+    EXPECT_LE(total, bound * 1.05);
+  }
+}
+
+TEST(AllocateExactTest, RefusesAnInvalidProblem) {
+  EXPECT_EQ(AllocateExact({}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace causeway::scheduler

@@ -1,0 +1,188 @@
+#include "scheduler/allocation.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "scheduler/test_problems.h"
+
+namespace causeway::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+
+AllocationProblem First(AllocationObjective objective) {
+  return MakeProblem({{2, 4, 3, 5}, {1, 2, 4, 1}}, 20, 3, objective);
+}
+AllocationProblem Second(AllocationObjective objective) {
+  return MakeProblem({{1, 8, 2, 4}, {5, 2, 3, 2}, {2, 1, 7, 9}}, 40, 2, objective);
+}
+
+TEST(EvaluateTest, GoldenVectorsOfBothObjectives) {
+  EXPECT_NEAR(Evaluate(First(AllocationObjective::kSeparable), {{14, 6}})->total_s, 79, 1e-9);
+  EXPECT_NEAR(Evaluate(First(AllocationObjective::kBarrier), {{12, 8}})->total_s, 75, 1e-9);
+  EXPECT_NEAR(Evaluate(Second(AllocationObjective::kSeparable), {{33, 6, 1}})->total_s, 71, 1e-9);
+  EXPECT_NEAR(Evaluate(Second(AllocationObjective::kBarrier), {{34, 6, 0}})->total_s, 62, 1e-9);
+}
+
+TEST(EvaluateTest, TellsEachDevicesPartsAndWhatBinds) {
+  const Evaluation evaluation = *Evaluate(First(AllocationObjective::kBarrier), {{12, 8}});
+  ASSERT_EQ(evaluation.devices.size(), 2);
+  EXPECT_EQ(evaluation.devices[0].samples, 12);
+  EXPECT_EQ(evaluation.devices[0].steps_per_epoch, 3);
+  EXPECT_NEAR(evaluation.devices[0].send_s, 24, 1e-9);
+  EXPECT_NEAR(evaluation.devices[0].compute_s, 9, 1e-9);
+  EXPECT_NEAR(evaluation.devices[0].comm_s, 5, 1e-9);
+  EXPECT_NEAR(evaluation.devices[0].total_s, 24 + 3 * 14, 1e-9);
+  EXPECT_EQ(evaluation.devices[1].steps_per_epoch, 4);
+  EXPECT_NEAR(evaluation.devices[1].total_s, 8 + 3 * 17, 1e-9);
+  EXPECT_NEAR(evaluation.send_s, 24, 1e-9);
+  EXPECT_NEAR(evaluation.epoch_s, 17, 1e-9);
+  EXPECT_EQ(evaluation.binding, Binding::kCompute);  // 3 * 16 of device 1, against 24 and 3 * 1.
+
+  AllocationProblem problem = First(AllocationObjective::kBarrier);
+  problem.epochs = 1;
+  EXPECT_EQ(Evaluate(problem, {{12, 8}})->binding, Binding::kSend);
+  problem.epochs = 3;
+  problem.rounds_per_epoch = 20;
+  EXPECT_EQ(Evaluate(problem, {{12, 8}})->binding, Binding::kCommunication);
+}
+
+TEST(EvaluateTest, DeviceWithoutSamplesPaysOnlyUnderSeparable) {
+  const Evaluation barrier = *Evaluate(Second(AllocationObjective::kBarrier), {{34, 6, 0}});
+  EXPECT_EQ(barrier.devices[2].total_s, 0);
+  const Evaluation separable = *Evaluate(Second(AllocationObjective::kSeparable), {{34, 6, 0}});
+  EXPECT_NEAR(separable.devices[2].comm_s, 9, 1e-9);
+  EXPECT_NEAR(separable.total_s, 34 + 2 * (10 + 9), 1e-9);  // The constant counts the idle device's 9.
+}
+
+TEST(EvaluateTest, BandwidthScalesSendAndCommunicationOnly) {
+  AllocationProblem problem = Second(AllocationObjective::kSeparable);
+  const Evaluation before = *Evaluate(problem, {{33, 6, 1}});
+  for (DeviceProfile& device : problem.devices) {
+    device.bandwidth_bytes_per_s *= 2;
+    *device.uplink_bytes_per_s *= 2;
+  }
+  const Evaluation after = *Evaluate(problem, {{33, 6, 1}});
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(after.devices[i].send_s, before.devices[i].send_s / 2, 1e-9);
+    EXPECT_NEAR(after.devices[i].comm_s, before.devices[i].comm_s / 2, 1e-9);
+    EXPECT_EQ(after.devices[i].compute_s, before.devices[i].compute_s);
+  }
+}
+
+TEST(EvaluateTest, UplinkRoundsAndLocalData) {
+  AllocationProblem problem{
+      .devices = {{.name = "w", .bandwidth_bytes_per_s = 100, .batch_time_s = 1, .batch_size = 10, .max_parallel = 10}},
+      .samples = 25,
+      .sample_bytes = 8,
+      .model_bytes = 1000,
+      .epochs = 2,
+      .rounds_per_epoch = 3};
+  // Without an uplink the model goes back at the same rate.
+  EXPECT_DOUBLE_EQ(Evaluate(problem, {{25}})->total_s, 2 + 2 * (3 + 3 * 20));
+  problem.devices[0].uplink_bytes_per_s = 50;
+  EXPECT_DOUBLE_EQ(Evaluate(problem, {{25}})->total_s, 2 + 2 * (3 + 3 * 30));
+  problem.devices[0].reads_data_locally = true;
+  EXPECT_DOUBLE_EQ(Evaluate(problem, {{25}})->total_s, 2 * (3 + 3 * 30));
+}
+
+TEST(EvaluateTest, RefusesWhatIsNoAllocation) {
+  AllocationProblem problem = First(AllocationObjective::kBarrier);
+  problem.devices[1].capacity_samples = 7;
+  EXPECT_TRUE(Evaluate(problem, {{13, 7}}).ok());
+  for (const std::vector<int64_t>& samples : std::vector<std::vector<int64_t>>{
+           {20}, {13, 7, 0}, {12, 7}, {14, 7}, {21, -1}, {12, 8}, {std::numeric_limits<int64_t>::max(), 7}}) {
+    EXPECT_EQ(Evaluate(problem, {samples}).status().code(), absl::StatusCode::kInvalidArgument)
+        << ::testing::PrintToString(samples);
+  }
+}
+
+TEST(ValidateTest, NamesTheFieldThatIsWrong) {
+  const double nan = std::nan("");
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto error_after = [](auto change) {
+    AllocationProblem problem = First(AllocationObjective::kBarrier);
+    change(problem, problem.devices[1]);
+    const absl::Status status = Validate(problem);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    // Every function that takes a problem checks it.
+    EXPECT_EQ(Evaluate(problem, {{12, 8}}).status(), status);
+    EXPECT_EQ(LowerBound(problem).status(), status);
+    return std::string(status.message());
+  };
+  using P = AllocationProblem;
+  using D = DeviceProfile;
+  EXPECT_EQ(Validate(First(AllocationObjective::kBarrier)), absl::OkStatus());
+  EXPECT_THAT(error_after([](P& p, D&) { p.devices.clear(); }), HasSubstr("devices"));
+  EXPECT_THAT(error_after([](P& p, D&) { p.samples = 0; }), HasSubstr("samples is 0"));
+  EXPECT_THAT(error_after([](P& p, D&) { p.samples = kMaxSamples + 1; }), HasSubstr("samples"));
+  EXPECT_THAT(error_after([](P& p, D&) { p.sample_bytes = -1; }), HasSubstr("sample_bytes is -1"));
+  EXPECT_THAT(error_after([&](P& p, D&) { p.model_bytes = nan; }), HasSubstr("model_bytes"));
+  EXPECT_THAT(error_after([](P& p, D&) { p.epochs = 0; }), HasSubstr("epochs is 0"));
+  EXPECT_THAT(error_after([](P& p, D&) { p.rounds_per_epoch = 0; }), HasSubstr("rounds_per_epoch"));
+  EXPECT_THAT(error_after([](P&, D& d) { d.name = ""; }), HasSubstr("device 1: name"));
+  EXPECT_THAT(error_after([](P&, D& d) { d.name = "w0"; }), HasSubstr("\"w0\": name is used twice"));
+  EXPECT_THAT(error_after([](P&, D& d) { d.bandwidth_bytes_per_s = 0; }),
+              HasSubstr("\"w1\": bandwidth_bytes_per_s is 0"));
+  EXPECT_THAT(error_after([&](P&, D& d) { d.bandwidth_bytes_per_s = inf; }), HasSubstr("bandwidth_bytes_per_s"));
+  EXPECT_THAT(error_after([](P&, D& d) { d.uplink_bytes_per_s = -3; }), HasSubstr("uplink_bytes_per_s is -3"));
+  EXPECT_THAT(error_after([&](P&, D& d) { d.batch_time_s = nan; }), HasSubstr("batch_time_s"));
+  EXPECT_THAT(error_after([](P&, D& d) { d.batch_size = 0; }), HasSubstr("batch_size is 0"));
+  EXPECT_THAT(error_after([](P&, D& d) { d.batch_size = 3; }), HasSubstr("batch_size 3 is above max_parallel 2"));
+  EXPECT_THAT(error_after([](P&, D& d) { d.capacity_samples = -1; }), HasSubstr("capacity_samples is -1"));
+  EXPECT_THAT(error_after([](P& p, D& d) { p.devices[0].capacity_samples = d.capacity_samples = 9; }),
+              HasSubstr("can store 18 of 20"));
+  EXPECT_THAT(error_after([](P&, D& d) { d.batch_time_s = 1e308; }), HasSubstr("too large"));
+}
+
+TEST(LowerBoundTest, GoldenVectors) {
+  EXPECT_NEAR(*LowerBound(First(AllocationObjective::kSeparable)), 76.818, 5e-4);
+  EXPECT_NEAR(*LowerBound(First(AllocationObjective::kBarrier)), 70.636, 5e-4);
+  EXPECT_NEAR(*LowerBound(Second(AllocationObjective::kSeparable)), 67.901, 5e-4);
+}
+
+TEST(LowerBoundTest, LeavesOutADeviceThatCostsMoreThanItBrings) {
+  const AllocationProblem problem = MakeProblem({{1, 4, 2, 1}, {1, 4, 2, 30}}, 16, 2, AllocationObjective::kBarrier);
+  EXPECT_NEAR(*LowerBound(problem), 16 + 2 * (8 + 1), 1e-9);
+}
+
+// Two devices: the fractional objective is a function of one number, which a fine grid can minimise.
+TEST(LowerBoundTest, AgreesWithAGridOnRandomPairs) {
+  std::mt19937 random(7);
+  const auto draw = [&](double lo, double hi) { return std::uniform_real_distribution<double>(lo, hi)(random); };
+  for (int n = 0; n < 300; ++n) {
+    AllocationProblem problem =
+        MakeProblem({{draw(.1, 5), 4, draw(.1, 9), draw(1, 40)}, {draw(.1, 5), 2, draw(.1, 9), draw(1, 40)}}, 20,
+                    draw(.5, 5), n % 2 == 0 ? AllocationObjective::kBarrier : AllocationObjective::kSeparable);
+    if (n % 3 == 0) problem.devices[0].capacity_samples = 12;
+    if (n % 5 == 0) problem.devices[1].reads_data_locally = true;
+    const bool barrier = problem.objective == AllocationObjective::kBarrier;
+    double best = std::numeric_limits<double>::infinity();
+    constexpr int kGrid = 20000;
+    for (int g = 0; g <= kGrid; ++g) {
+      const double x[2] = {20.0 * g / kGrid, 20.0 - 20.0 * g / kGrid};
+      if (x[0] > problem.devices[0].capacity_samples.value_or(20)) break;
+      double send = 0, compute = 0, comm = 0, both = 0;
+      for (int i = 0; i < 2; ++i) {
+        const DeviceProfile& d = problem.devices[i];
+        const double device_compute = x[i] / static_cast<double>(d.batch_size) * d.batch_time_s;
+        const double device_comm =
+            problem.model_bytes / d.bandwidth_bytes_per_s + problem.model_bytes / *d.uplink_bytes_per_s;
+        if (!d.reads_data_locally) send = std::max(send, x[i] / d.bandwidth_bytes_per_s);
+        compute = std::max(compute, device_compute);
+        comm = std::max(comm, device_comm);
+        if (x[i] > 0) both = std::max(both, device_compute + device_comm);
+      }
+      best = std::min(best, send + problem.epochs * (barrier ? both : compute + comm));
+    }
+    const double bound = *LowerBound(problem);
+    EXPECT_LE(bound, best * (1 + 1e-12)) << n;
+    EXPECT_GE(bound, best * (1 - 1e-3)) << n;
+  }
+}
+
+}  // namespace
+}  // namespace causeway::scheduler
