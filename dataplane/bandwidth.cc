@@ -78,8 +78,8 @@ absl::StatusOr<double> MeasureDown(const TransferOptions& options, absl::Duratio
   double rate = 0;
   RETURN_IF_ERROR(internal::RunAttempts(options, LinkKind::kProbe, [&](Link* link, bool*) -> absl::Status {
     auto deadline = [&] { return options.clock->Now() + options.progress_timeout; };
-    RETURN_IF_ERROR(link->Write(RequestFrame(v1::ProbeRequest::DIRECTION_DOWN, duration, max_bytes), {}, deadline()));
-    RETURN_IF_ERROR(link->CloseWrite());
+    RETURN_IF_ERROR(internal::WriteFrame(link, RequestFrame(v1::ProbeRequest::DIRECTION_DOWN, duration, max_bytes), {}, deadline()));
+    link->CloseWrite().IgnoreError();  // The next Read says what broke.
     const absl::Time end = options.clock->Now() + duration;
     Meter meter;
     while (true) {
@@ -105,9 +105,9 @@ absl::StatusOr<double> MeasureUp(const TransferOptions& options, absl::Duration 
   double rate = 0;
   RETURN_IF_ERROR(internal::RunAttempts(options, LinkKind::kProbe, [&](Link* link, bool*) -> absl::Status {
     auto deadline = [&] { return options.clock->Now() + options.progress_timeout; };
-    RETURN_IF_ERROR(link->Write(RequestFrame(v1::ProbeRequest::DIRECTION_UP, duration, max_bytes), {}, deadline()));
+    RETURN_IF_ERROR(internal::WriteFrame(link, RequestFrame(v1::ProbeRequest::DIRECTION_UP, duration, max_bytes), {}, deadline()));
     RETURN_IF_ERROR(SendProbe(link, options.clock, duration, max_bytes, options.progress_timeout));
-    RETURN_IF_ERROR(link->CloseWrite());
+    link->CloseWrite().IgnoreError();  // The next Read says what broke.
     ASSIGN_OR_RETURN(v1::Frame answer, internal::ReadFrame(link, deadline()));
     const v1::ProbeResult& result = answer.probe_result();
     if (result.bytes() <= 0 || !(result.seconds() >= 0)) return absl::DataLossError("the probe's result makes no sense");
@@ -123,8 +123,8 @@ absl::StatusOr<absl::Duration> MeasureRoundTrip(const TransferOptions& options, 
     RETURN_IF_ERROR(internal::RunAttempts(options, LinkKind::kProbe, [&](Link* link, bool*) -> absl::Status {
       const absl::Time start = options.clock->Now();
       const absl::Time deadline = start + options.progress_timeout;
-      RETURN_IF_ERROR(link->Write(RequestFrame(v1::ProbeRequest::DIRECTION_UP, absl::ZeroDuration(), 0), {}, deadline));
-      RETURN_IF_ERROR(link->CloseWrite());
+      RETURN_IF_ERROR(internal::WriteFrame(link, RequestFrame(v1::ProbeRequest::DIRECTION_UP, absl::ZeroDuration(), 0), {}, deadline));
+      link->CloseWrite().IgnoreError();  // The next Read says what broke.
       RETURN_IF_ERROR(internal::ReadFrame(link, deadline).status());
       best = std::min(best, options.clock->Now() - start);
       return link->Finish(deadline);

@@ -16,6 +16,7 @@ using internal::CheckDataFrame;
 using internal::DataFrame;
 using internal::ReadFrame;
 using internal::RunAttempts;
+using internal::WriteFrame;
 
 // A pull over as many links as it takes.
 class Pull {
@@ -30,8 +31,8 @@ class Pull {
     v1::Frame frame;
     request_.set_offset(received_);
     *frame.mutable_pull_request() = request_;
-    RETURN_IF_ERROR(link->Write(frame, {}, Deadline()));
-    RETURN_IF_ERROR(link->CloseWrite());
+    RETURN_IF_ERROR(WriteFrame(link, frame, {}, Deadline()));
+    link->CloseWrite().IgnoreError();  // The next Read says what broke.
     ASSIGN_OR_RETURN(v1::Frame answer, ReadFrame(link, Deadline()));
     if (!answer.has_pull_response()) return absl::DataLossError("no description of the model came first");
     if (!described_) {
@@ -105,7 +106,7 @@ class Push {
 
   absl::Status Attempt(Link* link, bool* progress) {
     const int64_t total = static_cast<int64_t>(bytes_.size());
-    RETURN_IF_ERROR(link->Write(request_, {}, Deadline()));
+    RETURN_IF_ERROR(WriteFrame(link, request_, {}, Deadline()));
     ASSIGN_OR_RETURN(v1::Frame answer, ReadFrame(link, Deadline()));
     if (answer.has_push_result()) return TakeResult(link, answer);
     if (!answer.has_push_response()) return absl::DataLossError("no answer to the push request came first");
@@ -126,7 +127,7 @@ class Push {
       if (!written.ok()) return absl::IsUnavailable(written) ? TakeLastWords(link, sent, written) : written;
       sent += size;
     }
-    RETURN_IF_ERROR(link->CloseWrite());
+    link->CloseWrite().IgnoreError();  // The next Read says what broke.
     while (!result_.has_value()) RETURN_IF_ERROR(TakeAnswer(link, sent, progress));
     return absl::OkStatus();
   }

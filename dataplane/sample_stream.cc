@@ -28,8 +28,8 @@ class Fetch {
   }
 
   absl::Status Attempt(Link* link, bool* progress) {
-    RETURN_IF_ERROR(link->Write(Request(), {}, Deadline()));
-    RETURN_IF_ERROR(link->CloseWrite());
+    RETURN_IF_ERROR(internal::WriteFrame(link, Request(), {}, Deadline()));
+    link->CloseWrite().IgnoreError();  // The next Read says what broke.
     while (!items_.empty()) {
       ASSIGN_OR_RETURN(v1::Frame frame, internal::ReadFrame(link, Deadline()));
       RETURN_IF_ERROR(CheckPiece(frame));

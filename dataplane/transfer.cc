@@ -81,6 +81,16 @@ absl::Status RunAttempts(const TransferOptions& options, LinkKind kind,
   }
 }
 
+absl::Status WriteFrame(Link* link, const v1::Frame& frame, absl::Span<const uint8_t> payload, absl::Time deadline) {
+  absl::Status written = link->Write(frame, payload, deadline);
+  while (absl::IsUnavailable(written)) {
+    absl::Status read = link->Read(deadline).status();
+    if (absl::IsOutOfRange(read)) break;
+    if (!read.ok()) return read;
+  }
+  return written;
+}
+
 absl::StatusOr<v1::Frame> ReadFrame(Link* link, absl::Time deadline) {
   absl::StatusOr<v1::Frame> frame = link->Read(deadline);
   if (absl::IsOutOfRange(frame.status())) return absl::DataLossError("the peer ended the stream early");

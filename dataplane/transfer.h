@@ -73,6 +73,9 @@ namespace internal {
 absl::Status RunAttempts(const TransferOptions& options, LinkKind kind,
                          const std::function<absl::Status(Link* link, bool* progress)>& attempt);
 
+// Writes a frame, dialing side. When the peer has ended the stream, its status is worth more than "broken": it is read and returned.
+absl::Status WriteFrame(Link* link, const v1::Frame& frame, absl::Span<const uint8_t> payload, absl::Time deadline);
+
 // The next frame, where the stream must not end yet. Errors: DataLoss (it does), those of Link::Read.
 absl::StatusOr<v1::Frame> ReadFrame(Link* link, absl::Time deadline);
 

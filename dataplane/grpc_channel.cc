@@ -1,0 +1,64 @@
+#include "dataplane/grpc_channel.h"
+
+#include <grpc/grpc.h>
+#include <malloc.h>
+#include <stdlib.h>
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include "dataplane/pki.h"
+
+namespace causeway::dataplane {
+namespace {
+
+constexpr int kKeepaliveTimeMs = 1000;
+// Control pings have an idle connection; bulk ones queue behind data, which takes seconds on a slow line.
+constexpr int kControlTimeoutMs = 2000;
+constexpr int kBulkTimeoutMs = 10000;
+
+}  // namespace
+
+void ConfigureGrpcProcess() {
+  // gRPC 1.51 cannot be told a lowest version. The only TLS 1.2 suite left needs a pre-shared key, which nobody has.
+  setenv("GRPC_SSL_CIPHER_SUITES", "PSK-AES256-GCM-SHA384", /*overwrite=*/1);
+}
+
+void TuneMalloc() {
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_TOP_PAD, 64 << 20);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(ChannelKind kind, const std::string& address,
+                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  const bool control = kind == ChannelKind::kControl;
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // Else channels with equal arguments share a connection.
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, control ? kControlTimeoutMs : kBulkTimeoutMs);
+  args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, control ? 1 : 0);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  args.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  args.SetMaxSendMessageSize(kMaxMessageBytes);
+  args.SetSslTargetNameOverride(kCoordinatorDnsName);
+  return grpc::CreateCustomChannel(address, credentials, args);
+}
+
+void ApplyServerArgs(grpc::ServerBuilder* builder) {
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // Else a second server binds the same port silently.
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kBulkTimeoutMs);
+  // A control connection always has a call open; an idle bulk one, whose client may poll nothing, must not be dropped.
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder->SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder->SetMaxSendMessageSize(kMaxMessageBytes);
+}
+
+}  // namespace causeway::dataplane
