@@ -174,9 +174,9 @@ class Tree:
         """The target that a file belongs to, or None for a program's own file (a main, a test)."""
         if path.startswith("proto/"):
             return "proto_grpc" if path.endswith(".grpc.pb.h") else "proto"
-        if path.startswith("tests/fakes/"):
-            return "fakes"
         found = self.target_of_source.get(path) or self.target_of_source.get(re.sub(r"\.h$", ".cc", path))
+        if not found and path.startswith("tests/fakes/"):
+            return "fakes"
         if found or not path.endswith(".h"):
             return found
         room, name = path.split("/")[0], path.split("/")[-1]  # Header only.
