@@ -31,6 +31,7 @@ set(CAUSEWAY_EDGES_cli ${_core})
 set(CAUSEWAY_EDGES_cli_grpc ${_core} proto_grpc dataplane_grpc cli)
 set(CAUSEWAY_EDGES_fakes ${_core} worker server)
 set(CAUSEWAY_EDGES_fakes_worker ${_core} worker)
+set(CAUSEWAY_EDGES_fakes_dataplane base proto dataplane)
 
 # causeway_add_library(NAME SRCS... [DEPS ours...] [LIBS third-party PUBLIC...] [PRIVATE_LIBS third-party...])
 # NAME is without the causeway_ prefix; DEPS likewise, and are PUBLIC.
