@@ -1,0 +1,113 @@
+#ifndef CAUSEWAY_WORKER_AGENT_H_
+#define CAUSEWAY_WORKER_AGENT_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/file.h"
+#include "base/mutex.h"
+#include "dataplane/transfer.h"
+#include "worker/agent_state.h"
+#include "worker/chunk_cache.h"
+#include "worker/coordinator_client.h"
+#include "worker/job_runner.h"
+#include "worker/local_state.h"
+#include "worker/metrics.h"
+#include "worker/model.h"
+#include "worker/progress_board.h"
+
+namespace causeway::worker {
+
+// The threads around AgentState and JobRunner: one for control, one that computes, one that fetches, one for reports beside them.
+//
+// Thread-safe. Call order: Create, Start, Stop (idempotent; called by the destructor).
+class Agent {
+ public:
+  struct Options {
+    std::string worker;                // This worker's name, from its certificate.
+    v1::RegisterRequest registration;  // Complete, incarnation included.
+    double slowdown = 1;
+    std::string dir;                      // Whose free space is told.
+    dataplane::TransferOptions transfer;  // Without cancellation.
+    AgentState::Options state;
+    Backoff::Options report_backoff;
+    // The coordinator refuses this worker for good, with its reason; once, on the control thread. Nothing runs afterwards.
+    std::function<void(const absl::Status&)> on_give_up;
+
+    // Not owned; all outlive this.
+    CoordinatorClient* client = nullptr;
+    ModelFactory* factory = nullptr;
+    ChunkCache* cache = nullptr;
+    LocalState* local_state = nullptr;
+    FileSystem* fs = nullptr;
+    WorkerMetrics* metrics = nullptr;
+    ProgressBoard* board = nullptr;
+    Clock* clock = nullptr;
+  };
+  // Errors: InvalidArgument (a missing part).
+  static absl::StatusOr<std::unique_ptr<Agent>> Create(Options options);
+  ~Agent();
+
+  void Start();
+  // Cancels the tasks (a step that runs is finished), says goodbye to the coordinator if it is connected, joins all threads.
+  void Stop();
+
+ private:
+  explicit Agent(Options options);
+
+  // On the control thread.
+  void Pump();
+  void Register();
+  void OpenStream();
+  void SendHeartbeat();
+  void OnResponse(int64_t stream, const v1::HeartbeatResponse& response);
+  void OnClosed(int64_t stream, const absl::Status& status);
+  void StartTask(const Task& task);
+  void OnTaskEnded(const Task& task, const std::shared_ptr<TaskContext>& context, const TaskResult& result);
+  void SayGoodbye();
+  void SetConnected(bool connected);
+
+  void CancelTasks(const std::function<bool(const Task&)>& which, absl::string_view reason) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+
+  // The control thread's.
+  AgentState state_;
+  Executor::TimerId timer_ = 0;
+  std::unique_ptr<CoordinatorClient::HeartbeatStream> stream_;
+  int64_t stream_number_ = 0;  // Events of former streams are dropped.
+  int64_t heartbeat_sequence_ = 0;
+  absl::Time heartbeat_sent_wall_;
+  std::shared_ptr<JobRunner> runner_;
+  bool given_up_ = false;
+
+  std::atomic<int64_t> site_generation_{0};
+
+  Mutex mu_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  // Tasks that run and reports that have not been answered; expired ones are swept.
+  std::vector<std::pair<Task, std::weak_ptr<TaskContext>>> live_ ABSL_GUARDED_BY(mu_);
+
+  // Last, so that their threads end first.
+  SerialExecutor reporter_;
+  std::array<std::unique_ptr<SerialExecutor>, kNumLanes> lanes_;
+  SerialExecutor control_;
+};
+
+}  // namespace causeway::worker
+
+#endif  // CAUSEWAY_WORKER_AGENT_H_

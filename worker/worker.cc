@@ -1,0 +1,166 @@
+#include "worker/worker.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "dataplane/credentials.h"
+#include "dataplane/emulated_link.h"
+#include "dataplane/grpc_channel.h"
+#include "dataplane/grpc_link.h"
+#include "dataplane/pki.h"
+#include "dataplane/protocol_version.h"
+#include "worker/agent.h"
+#include "worker/chunk_cache.h"
+#include "worker/grpc_coordinator_client.h"
+#include "worker/join.h"
+#include "worker/local_state.h"
+#include "worker/metrics.h"
+#include "worker/progress_board.h"
+
+namespace causeway::worker {
+namespace {
+
+constexpr int64_t kMaxPemBytes = 64 << 10;
+
+absl::StatusOr<dataplane::PeerIdentity> ReadIdentity(FileSystem* fs, Clock* clock, const std::string& dir) {
+  ASSIGN_OR_RETURN(const std::string pem, fs->ReadFile(CertificatePath(dir), kMaxPemBytes));
+  ASSIGN_OR_RETURN(dataplane::PeerIdentity identity, dataplane::ParseCertificate(pem), CertificatePath(dir));
+  if (identity.role != dataplane::PeerIdentity::Role::kWorker) {
+    return absl::InvalidArgumentError(absl::StrCat(CertificatePath(dir), " is no worker's certificate: ", dataplane::IdentityUri(identity)));
+  }
+  if (identity.not_after < clock->WallNow()) {
+    return absl::FailedPreconditionError(absl::StrCat(CertificatePath(dir), " has expired at ", absl::FormatTime(identity.not_after, absl::UTCTimeZone()),
+                                                      "; remove the worker on the coordinator and let it join again in a new folder"));
+  }
+  return identity;
+}
+
+v1::RegisterRequest MakeRegistration(const jobspec::WorkerConfig& config, const ModelFactory& factory, int threads, Incarnation incarnation,
+                                     int http_port) {
+  v1::RegisterRequest request;
+  *request.mutable_version() = dataplane::OurVersion();
+  request.set_incarnation(incarnation.value());
+  v1::DeviceInfo* device = request.mutable_device();
+  device->set_kind(factory.device_kind());
+  device->set_name(factory.device_name());
+  device->set_threads(threads);
+  device->set_memory_bytes(int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
+  device->set_torch_version(factory.library_version());
+  if (config.emulate.any()) {
+    request.mutable_emulation()->set_slowdown(config.emulate.slowdown);
+    request.mutable_emulation()->set_down_bytes_per_s(config.emulate.down_bytes_per_s);
+    request.mutable_emulation()->set_up_bytes_per_s(config.emulate.up_bytes_per_s);
+  }
+  request.set_http_port(http_port);
+  return request;
+}
+
+absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Completion<bool> end, bool* refused) {
+  Clock* const clock = RealClock();
+  FileSystem* const fs = RealFileSystem();
+  if (config.device != "auto" && config.device != factory->device_kind()) {
+    return absl::InvalidArgumentError(absl::StrCat("device: this worker can compute on \"", factory->device_kind(), "\", not on \"",
+                                                   config.device, "\""));
+  }
+  RETURN_IF_ERROR(fs->MakeDirs(config.dir));
+  ASSIGN_OR_RETURN(const std::unique_ptr<FileSystem::Lock> lock, fs->LockFile(JoinPath(config.dir, "lock")), "another worker runs in this folder");
+  ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, ReadIdentity(fs, clock, config.dir));
+  ASSIGN_OR_RETURN(const auto credentials, dataplane::MakeClientCredentials({CertificatePath(config.dir), KeyPath(config.dir), CaPath(config.dir)}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<LocalState> local_state, LocalState::Open(fs, config.dir));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ChunkCache> cache, ChunkCache::Open({fs, JoinPath(config.dir, "cache"), config.cache_limit_bytes}));
+
+  ProgressBoard board;
+  const std::unique_ptr<MetricRegistry> registry = MetricRegistry::Create();
+  WorkerMetrics::Options metric_options;
+  metric_options.registry = registry.get();
+  metric_options.clock = clock;
+  metric_options.site = identity.site;
+  metric_options.worker = identity.name;
+  metric_options.version = dataplane::kBuildVersion;
+  metric_options.torch_version = factory->library_version();
+  metric_options.certificate_expires = identity.not_after;
+  metric_options.cache_used_bytes = [&cache] { return cache->used_bytes(); };
+  metric_options.disk_free_bytes = [&] { return fs->FreeBytes(config.dir).value_or(0); };
+  metric_options.phase = [&board] { return board.Get().phase(); };
+  metric_options.cache_limit_bytes = cache->limit_bytes();
+  WorkerMetrics metrics(metric_options);
+  HttpServer::Options http_options;
+  http_options.bind_address = config.http_listen.host;
+  http_options.port = config.http_listen.port;
+  http_options.registry = registry.get();
+  http_options.ready = [&board] {
+    return board.connected() ? absl::OkStatus() : absl::UnavailableError("not connected to the coordinator");
+  };
+  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http, HttpServer::Create(std::move(http_options)));
+
+  const std::string address = config.coordinator.ToString();
+  const std::unique_ptr<CoordinatorClient> client =
+      MakeGrpcCoordinatorClient(dataplane::MakeChannel(dataplane::ChannelKind::kControl, address, credentials), clock);
+  const std::unique_ptr<dataplane::LinkDialer> dialer =
+      dataplane::MakeGrpcLinkDialer(dataplane::MakeChannel(dataplane::ChannelKind::kBulk, address, credentials));
+  dataplane::EmulatedLinkDialer::Options emulated;
+  emulated.dialer = dialer.get();
+  emulated.clock = clock;
+  emulated.down_bytes_per_s = config.emulate.down_bytes_per_s;
+  emulated.up_bytes_per_s = config.emulate.up_bytes_per_s;
+  ASSIGN_OR_RETURN(const std::unique_ptr<dataplane::EmulatedLinkDialer> emulated_dialer, dataplane::EmulatedLinkDialer::Create(emulated));
+
+  // Workers that lose their coordinator at the same time do not all come back at the same time.
+  const uint64_t seed = MixSeed(0, {identity.site, identity.name}, local_state->incarnation().value());
+  const int threads = config.threads > 0 ? config.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  Agent::Options agent_options;
+  agent_options.worker = identity.name;
+  agent_options.registration = MakeRegistration(config, *factory, threads, local_state->incarnation(), http->port());
+  agent_options.slowdown = config.emulate.slowdown;
+  agent_options.dir = config.dir;
+  agent_options.transfer.dialer = config.emulate.any() ? static_cast<dataplane::LinkDialer*>(emulated_dialer.get()) : dialer.get();
+  agent_options.transfer.clock = clock;
+  agent_options.transfer.backoff.seed = seed;
+  agent_options.state.reconnect.seed = seed;
+  agent_options.state.retry_task.seed = seed;
+  agent_options.report_backoff.seed = seed;
+  agent_options.on_give_up = [end](const absl::Status& status) mutable { end.Set(status); };
+  agent_options.client = client.get();
+  agent_options.factory = factory;
+  agent_options.cache = cache.get();
+  agent_options.local_state = local_state.get();
+  agent_options.fs = fs;
+  agent_options.metrics = &metrics;
+  agent_options.board = &board;
+  agent_options.clock = clock;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Agent> agent, Agent::Create(std::move(agent_options)));
+  log::Info("worker started", {{"worker", identity.name}, {"site", identity.site}, {"coordinator", address}, {"dir", config.dir},
+                               {"http", absl::StrCat(config.http_listen.host, ":", http->port())},
+                               {"incarnation", local_state->incarnation().value()}, {"device", factory->device_name()},
+                               {"threads", threads}, {"emulated", config.emulate.any()}, {"version", dataplane::kBuildVersion}});
+  agent->Start();
+
+  const absl::Status status = end.Await(clock, absl::InfiniteFuture(), "the end").status();
+  http->Stop();
+  agent->Stop();
+  *refused = !status.ok();
+  log::Info("worker stopped", {{"worker", identity.name}, {"refused", *refused}});
+  return status;
+}
+
+}  // namespace
+
+WorkerEnd RunWorker(const jobspec::WorkerConfig& config, ModelFactory* factory, Completion<bool> end) {
+  WorkerEnd result;
+  result.status = Run(config, factory, std::move(end), &result.refused);
+  return result;
+}
+
+}  // namespace causeway::worker
