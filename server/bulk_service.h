@@ -1,0 +1,27 @@
+#ifndef CAUSEWAY_SERVER_BULK_SERVICE_H_
+#define CAUSEWAY_SERVER_BULK_SERVICE_H_
+
+#include "base/clock.h"
+#include "base/executor.h"
+#include "dataplane/link.h"
+#include "server/coordinator.h"
+
+namespace causeway::server {
+
+// The coordinator's end of every bulk stream: chunks and models out, contributions in, probes. Moves bytes on the stream's own thread and asks
+// the coordinator, on its executor, between the steps. Thread-safe.
+class BulkService : public dataplane::LinkHandler {
+ public:
+  // Neither is owned; both outlive this.
+  BulkService(Coordinator* coordinator, Executor* executor) : coordinator_(coordinator), executor_(executor) {}
+
+  absl::Status Serve(dataplane::LinkKind kind, const dataplane::PeerIdentity& peer, dataplane::Link* link) override;
+
+ private:
+  Coordinator* const coordinator_;
+  Executor* const executor_;
+};
+
+}  // namespace causeway::server
+
+#endif  // CAUSEWAY_SERVER_BULK_SERVICE_H_

@@ -1,0 +1,242 @@
+#ifndef CAUSEWAY_SERVER_JOB_H_
+#define CAUSEWAY_SERVER_JOB_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "dataplane/layout.h"
+#include "proto/bulk.pb.h"
+#include "proto/job.pb.h"
+#include "proto/journal.pb.h"
+#include "proto/membership.pb.h"
+#include "proto/operator.pb.h"
+#include "proto/plan.pb.h"
+#include "scheduler/shard_assignment.h"
+#include "server/planner.h"
+#include "server/round.h"
+
+namespace causeway::server {
+
+// One job from submission to its end: which worker is to do what, when a round opens, and when it is over.
+//
+//   SUBMITTED -> PROFILING -> PLANNED -> DISTRIBUTING -> TRAINING -> FINISHED | FAILED | ABORTED
+//
+// Pure state, no I/O; takes `now` (steady). Not thread-safe. Events come in through the On... methods; Advance(now)
+// then moves on as far as it can and leaves Actions, which the caller carries out in order, with durable writes before
+// anything is announced. An action that takes long (CommitRound) is answered by an event.
+class Job {
+ public:
+  struct Options {
+    v1::JobSpec spec;
+    v1::DatasetInfo train;
+    v1::DatasetInfo test;
+    std::optional<v1::Plan> pinned;
+    absl::Duration profile_duration = absl::Seconds(2);
+    // How long one worker may hold up profiling or distributing before the others go on without it. Progress (fetched
+    // bytes) renews it.
+    absl::Duration phase_timeout = absl::Seconds(120);
+    absl::Time submitted;  // wall
+    // Attempt numbers (profiles, evaluations, rounds) start above this, so that those of a restarted coordinator are
+    // new to the workers.
+    int64_t attempt_base = 0;
+  };
+
+  // ---- Actions
+  struct StoreJob {};                       // state, reason, layout or runtime have changed
+  struct StorePlan { PlanResult result; };
+  struct StoreProfile { WorkerId worker; v1::DeviceProfile profile; };
+  struct StoreEvaluation { v1::Evaluation evaluation; };
+  struct OpenRound {};                      // make a sum for book(); its contributions start from none
+  struct CommitRound { v1::RoundRecord record; };  // sum -> checkpoint -> journal, then OnRoundCommitted
+  struct DropRound { Round round; std::string reason; };
+  using Action = std::variant<StoreJob, StorePlan, StoreProfile, StoreEvaluation, OpenRound, CommitRound, DropRound>;
+
+  explicit Job(Options options);
+
+  // What a restarted coordinator read from its journal. Everybody in the plan is taken as present until told otherwise.
+  struct Stored {
+    v1::JobState state = v1::JOB_STATE_SUBMITTED;
+    std::string reason;
+    absl::Time ended = absl::InfinitePast();  // wall
+    std::optional<dataplane::Layout> layout;
+    v1::StoredRuntime runtime;
+    std::vector<PlanResult> plans;  // ascending
+    std::map<WorkerId, v1::DeviceProfile> profiles;
+    std::vector<v1::RoundRecord> rounds;
+    Version version{-1};
+    std::vector<v1::Evaluation> evaluations;
+  };
+  void Restore(Stored stored, absl::Time now);
+
+  // ---- Events. Each is idempotent; after it, call Advance.
+  void Start(absl::Time now);  // It is its turn.
+  void SetPresent(const WorkerId& worker, const SiteId& site, Incarnation incarnation, bool present, absl::Time now);
+  void Forget(const WorkerId& worker, absl::Time now);  // Removed for good.
+  // Errors: InvalidArgument (the layout differs from that of the others; the worker is left out), FailedPrecondition
+  // (not wanted now).
+  absl::Status OnModel(const WorkerId& worker, const dataplane::Layout& layout, bool has_optimizer_state, absl::Time now);
+  void OnInitialCommitted(absl::Time now);
+  absl::Status OnProfile(const WorkerId& worker, const v1::ReportProfileRequest& request, absl::Time now);
+  absl::Status OnData(const WorkerId& worker, const v1::ReportDataRequest& request, absl::Time now);
+  absl::Status OnEvaluation(const WorkerId& worker, const v1::ReportEvaluationRequest& request, absl::Time now);
+  absl::Status OnFailure(const WorkerId& worker, const v1::ReportFailureRequest& request, absl::Time now);
+  void OnProgress(const WorkerId& worker, const v1::WorkerProgress& progress, absl::Time now);
+  void Abort(const std::string& reason, absl::Time now);
+  void Fail(const std::string& reason, absl::Time now);
+
+  // ---- Contributions Decides on a push before any byte of it is read. Empty: its bytes are wanted. A result: the
+  // answer. Invalid ones are marked rejected here. Errors: Unavailable (the same contribution is just being added: ask
+  // again).
+  absl::StatusOr<std::optional<v1::PushResult>> CheckPush(const WorkerId& worker, Incarnation registered, const v1::PushRequest& request);
+  // Its values did not pass; answers with what the sender is told.
+  v1::PushResult RejectContribution(const WorkerId& worker, const v1::PushRequest& request, const std::string& reason, const std::string& message);
+  // Verified and about to be journaled. False: its round has passed.
+  bool BeginAdding(const WorkerId& worker, const v1::PushRequest& request);
+  void CancelAdding(const WorkerId& worker);  // It could not be journaled.
+  void OnAdded(const WorkerId& worker, const v1::PushRequest& request, const v1::StoredContribution& info, absl::Time now);
+  // From the journal, after a restart: added to the sum already.
+  void RestoreContribution(const WorkerId& worker, int64_t samples, const std::string& sha256, const v1::StoredContribution& info);
+
+  // The sum of the open round is void (its files could not be read): the round is repeated.
+  void DropOpenRound(const std::string& reason);
+  // The checkpoint of `version` is durable and journaled.
+  void OnRoundCommitted(Version version, absl::Time now);
+
+  // Moves on. Returns the actions in order.
+  std::vector<Action> Advance(absl::Time now, absl::Time wall_now);
+
+  // What this worker is to do now, without sequence. Empty `job`: nothing.
+  v1::Assignment AssignmentFor(const WorkerId& worker) const;
+
+  // ---- What is shown
+  v1::JobSummary Summary() const;
+  v1::GetJobResponse Status(absl::Time now) const;  // Without emulation and liveness, which membership knows.
+
+  bool Eligible(const SiteId& site) const;  // Whether the job uses this site.
+  const v1::JobSpec& spec() const { return options_.spec; }
+  const Options& options() const { return options_; }
+  v1::JobState state() const { return state_; }
+  bool active() const { return state_ != v1::JOB_STATE_SUBMITTED && !ended(); }
+  bool ended() const;
+  const std::string& reason() const { return reason_; }
+  absl::Time ended_wall() const { return ended_wall_; }
+  const std::optional<dataplane::Layout>& layout() const { return layout_; }
+  v1::StoredRuntime runtime() const;
+  const RoundBook* book() const { return book_.get(); }
+  Version version() const { return version_; }
+  std::optional<Version> final_version() const { return final_version_; }
+  const std::vector<v1::Evaluation>& evaluations() const { return evaluations_; }
+  const PlanResult* plan() const;  // The newest; null before the first.
+  std::vector<std::string> WaitingFor() const;
+  int64_t committed_samples() const { return committed_samples_; }
+
+ private:
+  struct Member {
+    SiteId site;
+    Incarnation incarnation;
+    bool present = false;
+    bool prepared = false;  // its model's layout is reported and right
+    bool has_optimizer_state = false;
+    std::optional<v1::DeviceProfile> profile;
+    int64_t data_plan = 0;  // newest plan whose data it has
+    std::string excluded;   // why it is left out for good; empty: it is not
+    v1::WorkerProgress progress;
+    // Measured, under the active plan.
+    int64_t rounds = 0;
+    double compute_s = 0, pull_s = 0, push_s = 0, evaluate_s = 0;
+    double fetch_s = 0;
+    int64_t fetch_bytes = 0;
+    int64_t samples_counted = 0;
+    bool fresh_optimizer = false;
+  };
+  struct PlanState {
+    PlanResult result;
+    std::map<std::string, std::vector<scheduler::SampleRange>> shards;
+    std::map<std::string, std::vector<scheduler::SampleRange>> tests;
+  };
+  // An evaluation under way: disjoint parts of the test set, counted once each.
+  struct Evaluating {
+    Version version;
+    bool final = false;
+    absl::Time deadline;
+    int64_t attempt = 1;
+    struct Part {
+      std::vector<scheduler::SampleRange> ranges;
+      int64_t attempt = 1;
+      bool done = false;
+    };
+    std::map<WorkerId, Part> parts;
+    v1::Evaluation sum;
+    double loss_sum = 0;
+  };
+  void Enter(v1::JobState state, const std::string& reason, absl::Time now);
+  bool AdvanceProfiling(absl::Time now);
+  bool AdvanceDistributing(absl::Time now);
+  bool AdvanceTraining(absl::Time now, absl::Time wall_now);
+  bool AdvanceEvaluation(absl::Time now);
+  bool TryPlan(absl::Time now, const std::string& reason);
+  bool DataInPlace(const PlanState& plan) const;
+  void Activate(absl::Time now);
+  bool OpenNextRound(absl::Time now);
+  void StartEvaluation(Version version, bool final, absl::Time now);
+  void FinishEvaluation(bool complete);
+  void Finish(Version version, const std::string& reason, absl::Time now);
+  bool EndReached() const;
+  double EpochsTotal() const;
+  int64_t JobSamples() const;
+  absl::Duration RoundDeadline(int64_t round, const std::vector<RoundBook::Participant>& participants) const;
+  const v1::WorkerPlan* PlanOf(const PlanState& plan, const WorkerId& worker) const;
+  std::set<WorkerId> Usable() const;  // Present, prepared, profiled, not excluded.
+  Member* FindMember(const WorkerId& worker);
+  const Member* FindMember(const WorkerId& worker) const;
+  v1::PushResult Refuse(v1::PushResult::Outcome outcome, const std::string& reason, const std::string& message);
+
+  const Options options_;
+  v1::JobState state_ = v1::JOB_STATE_SUBMITTED;
+  std::string reason_;
+  absl::Time phase_started_;
+  absl::Time phase_progress_;
+  absl::Time ended_wall_ = absl::InfinitePast();
+  std::map<WorkerId, Member> members_;
+  std::optional<dataplane::Layout> layout_;
+  std::optional<WorkerId> uploader_;
+  bool profiling_started_ = false;
+
+  std::optional<PlanState> active_;
+  std::optional<PlanState> next_;  // Its data is on its way.
+
+  Version version_{-1};
+  Round round_{0};  // Open or next.
+  int64_t attempt_ = 0;
+  int64_t rejected_rounds_ = 0;
+  int64_t committed_samples_ = 0;
+  std::unique_ptr<RoundBook> book_;
+  double round_loss_sum_ = 0;
+  bool committing_ = false;
+  bool final_evaluation_ = false;
+  std::optional<Evaluating> evaluating_;
+  std::optional<Version> final_version_;
+  std::vector<v1::RoundRecord> rounds_;
+  std::vector<v1::Evaluation> evaluations_;
+  std::map<std::string, int64_t> rejected_by_reason_;
+  absl::Time training_started_ = absl::InfinitePast();
+  int64_t last_plan_number_ = 0;
+  int64_t last_attempt_ = 0;          // of evaluations, above attempt_base
+  std::set<WorkerId> unplannable_;    // with whom no plan could be made; not tried again
+  v1::RoundRecord pending_record_;    // of the round being committed
+  std::vector<Action> actions_;
+};
+
+}  // namespace causeway::server
+
+#endif  // CAUSEWAY_SERVER_JOB_H_

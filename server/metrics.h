@@ -1,0 +1,40 @@
+#ifndef CAUSEWAY_SERVER_METRICS_H_
+#define CAUSEWAY_SERVER_METRICS_H_
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/metrics.h"
+#include "proto/operator.pb.h"
+#include "server/membership.h"
+
+namespace causeway::server {
+
+// Every metric of the coordinator, its name and its labels (docs/reference.md lists them). Labels are bounded: job, site, worker, state, reason,
+// direction, kind. Thread-safe.
+class Metrics {
+ public:
+  // `registry` is not owned and outlives this.
+  explicit Metrics(MetricRegistry* registry);
+
+  void SetWorkers(const Membership& membership, absl::Time now, absl::Time wall_now);
+  void SetJob(const v1::GetJobResponse& status);
+  void ForgetWorker(const std::string& worker);
+  void SetDisk(double free_bytes, double spool_bytes);
+  void SetCertificateExpiry(absl::Duration left);
+
+  void CountRound(const std::string& job, const v1::RoundRecord& record, absl::Duration commit);
+  void CountDroppedRound(const std::string& job);
+  // `outcome`: counted, or the reason of a refusal.
+  void CountContribution(const std::string& job, const std::string& outcome);
+  // `direction`: in or out; `kind`: fetch, probe, pull, push.
+  void CountTransfer(const std::string& direction, const std::string& kind, double bytes, absl::Duration took);
+  void CountRefusedCall(const std::string& reason);
+
+ private:
+  MetricRegistry* const registry_;
+};
+
+}  // namespace causeway::server
+
+#endif  // CAUSEWAY_SERVER_METRICS_H_

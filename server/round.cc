@@ -1,0 +1,126 @@
+#include "server/round.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace causeway::server {
+
+RoundBook::RoundBook(Options options) : options_(std::move(options)) {
+  for (const Participant& participant : options_.participants) {
+    planned_samples_ += participant.planned_samples;
+    entries_[participant.worker] = Entry{.participant = participant};
+  }
+}
+
+void RoundBook::SetPresent(const WorkerId& worker, bool present) {
+  if (auto it = entries_.find(worker); it != entries_.end()) it->second.present = present;
+}
+
+absl::Status RoundBook::CheckWanted(const WorkerId& worker, int64_t samples) const {
+  const Entry* entry = Find(worker);
+  if (entry == nullptr) return absl::NotFoundError(absl::StrCat("worker ", worker.value(), " takes no part in this round"));
+  if (entry->state != State::kOutstanding) return absl::AlreadyExistsError("a contribution of this worker is settled already");
+  if (samples < 0 || samples > entry->participant.planned_samples) {
+    return absl::InvalidArgumentError(absl::StrCat("a weight of ", samples, " samples where ", entry->participant.planned_samples,
+                                                   " were planned"));
+  }
+  return absl::OkStatus();
+}
+
+bool RoundBook::MarkAdding(const WorkerId& worker, int64_t samples, const std::string& sha256) {
+  auto it = entries_.find(worker);
+  if (it == entries_.end() || it->second.state != State::kOutstanding) return false;
+  it->second.state = State::kAdding;
+  it->second.samples = samples;
+  it->second.sha256 = sha256;
+  return true;
+}
+
+bool RoundBook::MarkCounted(const WorkerId& worker) {
+  auto it = entries_.find(worker);
+  if (it == entries_.end() || it->second.state != State::kAdding) return false;
+  it->second.state = State::kCounted;
+  return true;
+}
+
+void RoundBook::CancelAdding(const WorkerId& worker) {
+  auto it = entries_.find(worker);
+  if (it != entries_.end() && it->second.state == State::kAdding) it->second.state = State::kOutstanding;
+}
+
+bool RoundBook::MarkRejected(const WorkerId& worker, const std::string& reason, const std::string& sha256) {
+  auto it = entries_.find(worker);
+  if (it == entries_.end() || it->second.state != State::kOutstanding) return false;
+  it->second.state = State::kRejected;
+  it->second.reason = reason;
+  it->second.sha256 = sha256;
+  return true;
+}
+
+RoundBook::Verdict RoundBook::Decide(absl::Time now) const {
+  int64_t counted = 0;
+  int64_t within_reach = 0;  // counted, or could still be
+  bool present_outstanding = false;
+  bool rejected = false;
+  for (const auto& [worker, entry] : entries_) {
+    switch (entry.state) {
+      case State::kAdding:
+        return Verdict::kWait;  // its bytes are in; the sum has them in a moment
+      case State::kCounted:
+        counted += entry.samples;
+        within_reach += entry.samples;
+        break;
+      case State::kOutstanding:
+        within_reach += entry.participant.planned_samples;
+        present_outstanding |= entry.present;
+        break;
+      case State::kRejected:
+        rejected = true;
+        break;
+    }
+  }
+  const auto reaches_quorum = [&](int64_t samples) {
+    return samples > 0 && static_cast<double>(samples) >= options_.quorum * static_cast<double>(planned_samples_);
+  };
+  const bool late = now >= deadline();
+  if (!present_outstanding || late) {
+    if (reaches_quorum(counted)) return Verdict::kCommit;
+  }
+  if (within_reach == 0 && !rejected) return Verdict::kZeroWeight;
+  const bool hopeless = !present_outstanding && !reaches_quorum(within_reach);
+  if (hopeless || now >= deadline() + options_.replan_after) {
+    return rejected ? Verdict::kDropRejected : Verdict::kDropMissing;
+  }
+  return Verdict::kWait;
+}
+
+std::vector<WorkerId> RoundBook::WaitingFor() const {
+  std::vector<WorkerId> present;
+  std::vector<WorkerId> absent;
+  for (const auto& [worker, entry] : entries_) {
+    if (entry.state == State::kOutstanding) (entry.present ? present : absent).push_back(worker);
+  }
+  return present.empty() ? absent : present;
+}
+
+const RoundBook::Entry* RoundBook::Find(const WorkerId& worker) const {
+  auto it = entries_.find(worker);
+  return it == entries_.end() ? nullptr : &it->second;
+}
+
+int64_t RoundBook::counted_samples() const {
+  int64_t samples = 0;
+  for (const auto& [worker, entry] : entries_) {
+    if (entry.state == State::kCounted) samples += entry.samples;
+  }
+  return samples;
+}
+
+int RoundBook::counted() const {
+  int n = 0;
+  for (const auto& [worker, entry] : entries_) n += entry.state == State::kCounted;
+  return n;
+}
+
+}  // namespace causeway::server

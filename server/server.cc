@@ -1,0 +1,158 @@
+#include "server/server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/status_macros.h"
+#include "dataplane/credentials.h"
+#include "dataplane/grpc_channel.h"
+#include "dataplane/grpc_link.h"
+#include "dataplane/pki.h"
+#include "dataplane/protocol_version.h"
+#include "server/bulk_service.h"
+#include "server/control_service.h"
+#include "server/coordinator.h"
+
+namespace causeway::server {
+namespace {
+
+constexpr int64_t kMaxPemBytes = 1 << 20;
+constexpr std::chrono::seconds kShutdownGrace(2);
+
+class ServerImpl : public Server {
+ public:
+  ~ServerImpl() override { Stop(); }
+
+  absl::Status Init(const jobspec::CoordinatorConfig& config) {
+    FileSystem* fs = RealFileSystem();
+    Clock* clock = RealClock();
+    RETURN_IF_ERROR(fs->MakeDirs(config.dir));
+    ASSIGN_OR_RETURN(lock_, fs->LockFile(JoinPath(config.dir, "lock")), absl::StrCat("data directory ", config.dir));
+    const jobspec::TlsPaths tls = jobspec::CoordinatorTlsPaths(config.dir);
+    Coordinator::Options options;
+    ASSIGN_OR_RETURN(options.ca_pem, fs->ReadFile(tls.ca, kMaxPemBytes), "made by `causeway init`");
+    ASSIGN_OR_RETURN(options.ca_key_pem, fs->ReadFile(tls.ca_key, kMaxPemBytes), "made by `causeway init`");
+    ASSIGN_OR_RETURN(const std::string certificate, fs->ReadFile(tls.certificate, kMaxPemBytes), "made by `causeway init`");
+    ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, dataplane::ParseCertificate(certificate), tls.certificate);
+    if (identity.role != dataplane::PeerIdentity::Role::kCoordinator) {
+      return absl::InvalidArgumentError(absl::StrCat(tls.certificate, " is not a coordinator's certificate"));
+    }
+    if (identity.not_after <= clock->WallNow()) {
+      return absl::InvalidArgumentError(absl::StrCat(tls.certificate, " expired at ", absl::FormatTime(identity.not_after, absl::UTCTimeZone())));
+    }
+    registry_ = MetricRegistry::Create();
+    executor_ = std::make_unique<SerialExecutor>("coordinator", clock);
+    io_ = std::make_unique<SerialExecutor>("coordinator-io", clock);
+    options.dir = config.dir;
+    options.data_root = config.data_root;
+    options.advertise = config.advertise.ToString();
+    options.heartbeat = config.heartbeat;
+    options.lease = config.lease;
+    options.broken_stream_grace = config.broken_stream_grace;
+    options.profile_duration = config.profile;
+    options.spool_limit_bytes = config.spool_limit_bytes;
+    options.fs = fs;
+    options.clock = clock;
+    options.executor = executor_.get();
+    options.io = io_.get();
+    options.registry = registry_.get();
+    ASSIGN_OR_RETURN(coordinator_, Coordinator::Create(options));
+    coordinator_->metrics()->SetCertificateExpiry(identity.not_after - clock->WallNow());
+    bulk_handler_ = std::make_unique<BulkService>(coordinator_.get(), executor_.get());
+    bulk_ = dataplane::GrpcBulkServices::Create(bulk_handler_.get());
+    control_ = ControlService::Create(coordinator_.get(), executor_.get(), clock);
+
+    ASSIGN_OR_RETURN(auto credentials,
+                     dataplane::MakeServerCredentials({.certificate = tls.certificate, .key = tls.key, .ca = tls.ca},
+                                                      [this](const dataplane::PeerIdentity& peer, absl::string_view method) {
+                                                        return coordinator_->Authorize(peer, method);
+                                                      }));
+    executor_->Start();
+    io_->Start();
+    coordinator_->Start();
+
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    grpc::ServerBuilder builder;
+    dataplane::ApplyServerArgs(&builder);
+    const std::string address = config.listen.ToString();
+    builder.AddListeningPort(address, credentials, &port_);
+    control_->Register(&builder);
+    bulk_->Register(&builder);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port_ == 0) {
+      return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": is the port in use? (coordinator.yaml: listen)"));
+    }
+    HttpServer::Options http;
+    http.bind_address = config.http_listen.host;
+    http.port = config.http_listen.port;
+    http.registry = registry_.get();
+    http.ready = [this] { return serving_ ? absl::OkStatus() : absl::UnavailableError("shutting down"); };
+    ASSIGN_OR_RETURN(http_, HttpServer::Create(std::move(http)), "coordinator.yaml: http.listen");
+    serving_ = true;
+    log::Info("coordinator serving", {{"version", dataplane::kBuildVersion}, {"listen", absl::StrCat(config.listen.host, ":", port_)},
+                                      {"advertise", options.advertise}, {"http", absl::StrCat(config.http_listen.host, ":", http_->port())},
+                                      {"dir", config.dir}, {"incarnation", coordinator_->incarnation().value()}});
+    return absl::OkStatus();
+  }
+
+  int port() const override { return port_; }
+  int http_port() const override { return http_->port(); }
+
+  void Stop() override {
+    if (stopped_) return;
+    stopped_ = true;
+    serving_ = false;
+    if (http_ != nullptr) http_->Stop();
+    if (server_ != nullptr) {
+      control_->CloseStreams();
+      bulk_->CancelAll("the coordinator is shutting down");
+      server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+      server_->Wait();
+    }
+    // What is being committed is finished; what was not begun is taken up at the next start.
+    if (io_ != nullptr) io_->Stop();
+    if (executor_ != nullptr) executor_->Stop();
+    log::Info("coordinator stopped", {});
+  }
+
+ private:
+  std::unique_ptr<FileSystem::Lock> lock_;
+  std::unique_ptr<MetricRegistry> registry_;
+  std::unique_ptr<SerialExecutor> executor_;
+  std::unique_ptr<SerialExecutor> io_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<BulkService> bulk_handler_;
+  std::unique_ptr<dataplane::GrpcBulkServices> bulk_;
+  std::unique_ptr<ControlService> control_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<HttpServer> http_;
+  int port_ = 0;
+  std::atomic<bool> serving_{false};
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const jobspec::CoordinatorConfig& config) {
+  auto server = std::make_unique<ServerImpl>();
+  RETURN_IF_ERROR(server->Init(config));
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+}  // namespace causeway::server
