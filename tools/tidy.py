@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy (.clang-tidy) over our sources in one build folder's compile_commands.json.
+"""Runs clang-tidy (.clang-tidy) over our sources, tests excepted, in one build folder's compile_commands.json.
 
     tools/tidy.py BUILD_FOLDER [PATH_PART...]     only sources whose path has one of the parts
 
@@ -41,6 +41,8 @@ def main(argv):
         path = pathlib.Path(entry["file"])
         if build in path.parents or ROOT not in path.parents:
             continue  # Generated code.
+        if path.name.endswith("_test.cc") or path.relative_to(ROOT).parts[0] == "tests":
+            continue
         if not argv[1:] or any(part in str(path) for part in argv[1:]):
             entries.append(entry)
 
