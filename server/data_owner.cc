@@ -200,8 +200,9 @@ std::string DataOwner::PathOf(absl::string_view sha256) const {
 absl::StatusOr<std::string> DataOwner::Store(absl::Span<const uint8_t> chunk) const {
   std::string sha256 = dataplane::Sha256Of(chunk);
   const std::string path = PathOf(sha256);
-  absl::StatusOr<int64_t> stored_bytes = options_.fs->FileSize(path);
-  if (stored_bytes.ok() && *stored_bytes == static_cast<int64_t>(chunk.size())) return sha256;
+  // Compared whole, so that building again repairs what is damaged.
+  absl::StatusOr<std::string> stored = options_.fs->ReadFile(path, chunk.size());
+  if (stored.ok() && *stored == dataplane::AsText(chunk)) return sha256;
   RETURN_IF_ERROR(options_.fs->MakeDirs(path.substr(0, path.rfind('/'))));
   RETURN_IF_ERROR(options_.fs->WriteFileAtomically(path, dataplane::AsText(chunk)));
   return sha256;
@@ -369,11 +370,11 @@ absl::Status DataOwner::VerifyOrRebuild(const std::string& sha256, int64_t size_
           if (std::count(dataset.chunks.begin(), dataset.chunks.end(), sha256) > 0) source = dataset.source;
         }
       }
-      if (!source.has_value())
+      if (!source.has_value()) {
         return absl::NotFoundError(absl::StrCat("no chunk ", dataplane::ToHex(sha256), " is served"));
+      }
       const std::string path = PathOf(sha256);
       log::Warning("chunk_damaged", {{"path", path}, {"images", source->images}});
-      if (absl::Status removed = options_.fs->Remove(path); !removed.ok() && !absl::IsNotFound(removed)) return removed;
       absl::StatusOr<Dataset> rebuilt = ReadAndStore(*source);
       if (!IsIntact(sha256, size_bytes)) {
         return absl::DataLossError(absl::StrCat("chunk ", path, " is damaged and ", source->images,

@@ -274,7 +274,7 @@ TEST_F(JournalTest, WhatIsWrittenIsInTheFilesAtOnce) {
   EXPECT_THAT(copy->LoadSites(), IsOkAndHolds(ElementsAre(Field(&SiteRow::generation, 5))));
 }
 
-TEST_F(JournalTest, EveryCommitIsSynced) {
+TEST_F(JournalTest, TheFileIsInWalMode) {
   journal_.reset();
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open(path_.c_str(), &db), SQLITE_OK);

@@ -157,13 +157,11 @@ TEST(RoundSumTest, FewerSamplesThanPlannedStillGiveTheMean) {
 }
 
 TEST(RoundSumTest, OneContributorIsTakenAsItIs) {
-  Random random(7);
-  const Layout layout = TestLayout();
-  const MemoryFile part(RandomModel(layout, &random));
-  ASSERT_OK_AND_ASSIGN(RoundSum sum, RoundSum::Create(layout, RandomModel(layout, &random), 10));
-  ASSERT_OK(sum.Add(part, 10, 4));
-  ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> mean, sum.Finish());
-  EXPECT_TRUE(mean == part.bytes);
+  // Down to 2^-29: all 24 bits of it lie above the unit, 2^-52.
+  const std::vector<float> values = {0x1.fffffep-29f, -1e-3f, 0, 3.14159274f, -1023.9999f};
+  ASSERT_OK_AND_ASSIGN(RoundSum sum, RoundSum::Create(FloatLayout(5), Floats({1, 1, 1, 1, 1}), 10));
+  ASSERT_OK(sum.Add(MemoryFile(Floats(values)), 10, 4));
+  EXPECT_THAT(sum.Finish(), IsOkAndHolds(Floats(values)));
 }
 
 TEST(RoundSumTest, ExtremesDoNotOverflow) {

@@ -56,7 +56,9 @@ class ParameterStoreTest : public ::testing::Test {
   }
   std::vector<int64_t> Kept() {
     std::vector<int64_t> kept;
-    for (Version version : *store_->List()) kept.push_back(version.value());
+    absl::StatusOr<std::vector<Version>> versions = store_->List();
+    EXPECT_OK(versions);
+    for (Version version : *versions) kept.push_back(version.value());
     return kept;
   }
 
