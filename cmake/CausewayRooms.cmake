@@ -29,7 +29,7 @@ set(CAUSEWAY_EDGES_worker_grpc ${_core} proto_grpc dataplane_grpc worker worker_
 set(CAUSEWAY_EDGES_worker_torch base worker)
 set(CAUSEWAY_EDGES_cli ${_core})
 set(CAUSEWAY_EDGES_cli_grpc ${_core} proto_grpc dataplane_grpc cli)
-set(CAUSEWAY_EDGES_fakes ${_core} worker server)
+set(CAUSEWAY_EDGES_fakes ${_core} worker server cli)
 set(CAUSEWAY_EDGES_fakes_worker ${_core} worker)
 set(CAUSEWAY_EDGES_fakes_dataplane base proto dataplane)
 

@@ -63,7 +63,7 @@ class LintTest(unittest.TestCase):
                 ("dataplane/chunk.cc", "dataplane/grpc_link.h"),
                 ("dataplane/link.h", "dataplane/credentials.h"),
                 ("worker/agent.cc", "tests/fakes/fake_clock.h"),
-                ("tests/fakes/fake_clock.cc", "cli/output.h")):
+                ("tests/fakes/fake_clock.cc", "dataplane/credentials.h")):
             self.assert_bad(rule, path, f'\n#include "{included}"\n', 2)
         for path, included in (
                 ("scheduler/allocation.cc", "scheduler/model.h"),
@@ -72,6 +72,7 @@ class LintTest(unittest.TestCase):
                 ("server/bulk_service.cc", "proto/data.grpc.pb.h"),
                 ("server/main.cc", "server/bulk_service.h"),
                 ("server/job_test.cc", "tests/fakes/fake_clock.h"),
+                ("cli/cli_test_fixture.h", "tests/fakes/fake_clock.h"),
                 ("dataplane/grpc_link.cc", "dataplane/chunk.h"),
                 ("worker/torch_models.cc", "worker/model.h"),
                 ("worker/main.cc", "worker/torch_models.h"),
