@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -144,6 +145,7 @@ TEST_F(SerialExecutorTest, StopFinishesTheRunningTaskAndDropsTheRest) {
     auto token = std::make_shared<int>();
     executor_.Add([token] {});
     dropped = token.use_count() == 1;
+    std::this_thread::yield();
   }
   go_on.Set(true);
   stopper.join();
