@@ -104,7 +104,7 @@ std::string JsonDocument(absl::string_view schema, const Json& body) {
 void Table::AddRow(std::vector<std::string> cells) {
   CAUSEWAY_CHECK(cells.size() == rows_[0].size());
   for (std::string& cell : cells) {
-    if (cell.empty()) cell = "-";
+    if (cell.empty()) cell.push_back('-');
   }
   rows_.push_back(std::move(cells));
 }
