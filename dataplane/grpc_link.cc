@@ -306,6 +306,7 @@ class GrpcBulkServicesImpl : public GrpcBulkServices {
       links_.insert(&link);
     }
     absl::Status status = handler_->Serve(kind, *peer, &link);
+    if (absl::IsOutOfRange(status)) status = absl::InternalError(status.message());
     MutexLock lock(&mu_);
     links_.erase(&link);
     return ToGrpc(status);

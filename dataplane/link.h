@@ -64,6 +64,7 @@ struct PeerIdentity {
 };
 
 // Serves links on the listening side. Each call runs on a thread of its own and may block; the returned status ends the stream.
+// OutOfRange, which would look like an orderly end there, reaches the dialing side as Internal, Cancelled as Unavailable.
 class LinkHandler {
  public:
   virtual ~LinkHandler() = default;

@@ -118,7 +118,8 @@ class Push {
     while (sent < total) {
       const int64_t size = std::min(kFrameBytes, total - sent);
       while (sent + size - acknowledged_ > kPushWindowBytes) {
-        RETURN_IF_ERROR(TakeAnswer(link, sent, progress));
+        ASSIGN_OR_RETURN(answer, ReadFrame(link, Deadline()));
+        RETURN_IF_ERROR(TakeAnswer(link, answer, sent, progress));
         if (result_.has_value()) return absl::OkStatus();
       }
       absl::Span<const uint8_t> payload = bytes_.subspan(sent, size);
@@ -128,7 +129,10 @@ class Push {
       sent += size;
     }
     link->CloseWrite().IgnoreError();  // The next Read says what broke.
-    while (!result_.has_value()) RETURN_IF_ERROR(TakeAnswer(link, sent, progress));
+    while (!result_.has_value()) {
+      ASSIGN_OR_RETURN(answer, ReadFrame(link, Deadline()));
+      RETURN_IF_ERROR(TakeAnswer(link, answer, sent, progress));
+    }
     return absl::OkStatus();
   }
 
@@ -143,9 +147,8 @@ class Push {
     *progress = true;
   }
 
-  // Reads an acknowledgement or the result.
-  absl::Status TakeAnswer(Link* link, int64_t sent, bool* progress) {
-    ASSIGN_OR_RETURN(v1::Frame answer, ReadFrame(link, Deadline()));
+  // An acknowledgement or the result.
+  absl::Status TakeAnswer(Link* link, const v1::Frame& answer, int64_t sent, bool* progress) {
     if (answer.has_push_result()) return TakeResult(link, answer);
     if (!answer.has_push_ack()) return absl::DataLossError("neither an acknowledgement nor a result of the push");
     const int64_t received = answer.push_ack().received_bytes();
@@ -171,9 +174,10 @@ class Push {
   absl::Status TakeLastWords(Link* link, int64_t sent, const absl::Status& written) {
     bool ignored = false;
     while (!result_.has_value()) {
-      absl::Status status = TakeAnswer(link, sent, &ignored);
-      if (absl::IsDataLoss(status)) return written;  // It ended in order, but in the middle of the push.
-      RETURN_IF_ERROR(status);
+      absl::StatusOr<v1::Frame> answer = link->Read(Deadline());
+      if (absl::IsOutOfRange(answer.status())) return written;
+      RETURN_IF_ERROR(answer.status());
+      RETURN_IF_ERROR(TakeAnswer(link, *answer, sent, &ignored));
     }
     return absl::OkStatus();
   }

@@ -61,7 +61,9 @@ class PushSink {
     std::optional<v1::PushResult> result;  // Set: this is the answer, no bytes are wanted.
   };
   virtual ~PushSink() = default;
-  // Must check everything in `request` (from outside), total_bytes included. An error ends the stream with it.
+  // Must check everything in `request` (from outside), total_bytes included. An error ends the stream with it. A sender whose link broke
+  // comes back before the handler of the old link has noticed: the new sink of a part must take over from the old one, whose calls then
+  // fail.
   virtual absl::StatusOr<Start> Begin(const PeerIdentity& peer, const v1::PushRequest& request) = 0;
   // `offset` is where the last Append ended (or resume_offset), never beyond request.total_bytes.
   virtual absl::Status Append(int64_t offset, absl::Span<const uint8_t> bytes) = 0;

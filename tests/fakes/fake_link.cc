@@ -90,8 +90,9 @@ class FakeLinkDialer::End : public Link {
     MutexLock lock(&c.mu);
     Pipe& in = Incoming();
     while (true) {
-      RETURN_IF_ERROR(BrokenLocked());
+      RETURN_IF_ERROR(CancelledLocked());
       if (!in.frames.empty()) break;
+      RETURN_IF_ERROR(connection_->broken);
       if (dialing_ && c.final_status.has_value()) {
         RETURN_IF_ERROR(*c.final_status);
         return absl::OutOfRangeError("the peer has closed its side");
@@ -120,6 +121,7 @@ class FakeLinkDialer::End : public Link {
   absl::Status Finish(absl::Time deadline) override {
     if (!dialing_) return absl::FailedPreconditionError("the listening side finishes by returning");
     MutexLock lock(&connection_->mu);
+    RETURN_IF_ERROR(CancelledLocked());
     while (!connection_->final_status.has_value()) {
       RETURN_IF_ERROR(BrokenLocked());
       RETURN_IF_ERROR(WaitLocked(deadline));
@@ -132,11 +134,12 @@ class FakeLinkDialer::End : public Link {
     CancelLocked(absl::CancelledError(reason));
   }
 
-  // Handler's side: the stream ends with what the handler returned. A cancellation reaches the dialer as a broken link.
-  void SetFinalStatus(const absl::Status& status) {
+  // Handler's side: the stream ends with what the handler returned, as link.h says.
+  void SetFinalStatus(absl::Status status) {
+    if (absl::IsCancelled(status)) status = absl::UnavailableError("the peer has broken the stream");
+    if (absl::IsOutOfRange(status)) status = absl::InternalError(status.message());
     MutexLock lock(&connection_->mu);
-    connection_->final_status =
-        absl::IsCancelled(status) ? absl::UnavailableError("the peer has broken the stream") : status;
+    connection_->final_status = std::move(status);
     connection_->changed.SignalAll();
   }
 
@@ -148,8 +151,11 @@ class FakeLinkDialer::End : public Link {
     return dialing_ ? connection_->to_dialer : connection_->to_handler;
   }
 
+  const absl::Status& CancelledLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(connection_->mu) {
+    return dialing_ ? connection_->dialer_cancelled : connection_->handler_cancelled;
+  }
   absl::Status BrokenLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(connection_->mu) {
-    RETURN_IF_ERROR(dialing_ ? connection_->dialer_cancelled : connection_->handler_cancelled);
+    RETURN_IF_ERROR(CancelledLocked());
     return connection_->broken;
   }
 
