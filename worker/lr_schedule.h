@@ -10,11 +10,11 @@
 
 namespace causeway::worker {
 
-// The learning rate over a job, by global samples and never by local steps, so that a worker with three steps an epoch is as far
-// along as one with 300. Immutable, so thread-safe.
+// The learning rate over a job, by global samples and never by local steps, so that a worker with three steps an epoch
+// is as far along as one with 300. Immutable, so thread-safe.
 //
-// `constant`; `step`: times gamma every step_samples; `cosine`: from the full rate, at the end of the warm-up, to 0 at the job's end.
-// Each is scaled linearly from 0 during the first warmup_samples.
+// `constant`; `step`: times gamma every step_samples; `cosine`: from the full rate, at the end of the warm-up, to 0 at
+// the job's end. Each is scaled linearly from 0 during the first warmup_samples.
 class LrSchedule {
  public:
   // Errors: InvalidArgument (unknown name, a number out of range).
@@ -26,8 +26,8 @@ class LrSchedule {
   // The rate after `global_samples` of the job's `job_samples`.
   double At(double global_samples, int64_t job_samples) const;
 
-  // The rate of the step that follows `steps_done` steps of `task`: global samples are those committed and this worker's
-  // progress through its own steps times the round's planned samples.
+  // The rate of the step that follows `steps_done` steps of `task`: global samples are those committed and this
+  // worker's progress through its own steps times the round's planned samples.
   double ForStep(const v1::TrainTask& task, int64_t steps_done) const;
 
  private:

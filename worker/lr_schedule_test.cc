@@ -95,7 +95,8 @@ TEST(LrScheduleTest, StepsAdvanceByGlobalSamples) {
 }
 
 TEST(LrScheduleTest, RefusesWhatIsUnknownOrOutOfRange) {
-  EXPECT_THAT(LrSchedule::Create(Spec("linear")), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"linear\"")));
+  EXPECT_THAT(LrSchedule::Create(Spec("linear")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"linear\"")));
   EXPECT_THAT(LrSchedule::Create(Spec("step")), StatusIs(absl::StatusCode::kInvalidArgument));
   v1::OptimizerSpec spec = Spec("constant");
   spec.set_learning_rate(0);

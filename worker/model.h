@@ -14,12 +14,12 @@
 
 namespace causeway::worker {
 
-// One layer, the unit of synchronization inside a site: one contiguous f32 buffer of parameters and one of gradients, of which the
-// layer's parameter tensors are views in layout order. Spans stay valid and in place for the model's life.
+// One layer, the unit of synchronization inside a site: one contiguous f32 buffer of parameters and one of gradients,
+// of which the layer's parameter tensors are views in layout order. Spans stay valid and in place for the model's life.
 struct LayerView {
   std::string name;
   absl::Span<float> parameters;     // [n] f32
-  absl::Span<float> float_buffers;  // [m] f32, directly behind the parameters in memory, so that both are one span for an average
+  absl::Span<float> float_buffers;  // [m] f32, right behind the parameters in memory: both are one span for an average
   absl::Span<float> gradients;      // [n] f32; complete after TrainBatch
 };
 
@@ -39,7 +39,7 @@ struct BatchResult {
 // A model on this worker's device. Not thread-safe: one thread at a time.
 class Model {
  public:
-  // Hears, during TrainBatch, that layer l's (1..L) gradients are complete; called on the backward thread, in backward order.
+  // Hears, during TrainBatch, that the gradients of layer l (1..L) are complete: on the backward thread, L first.
   using GradientListener = std::function<void(int layer)>;
 
   virtual ~Model() = default;
@@ -50,7 +50,7 @@ class Model {
   // The smallest batch that TrainBatch takes: 1, or 2 where batch normalization makes a single sample meaningless.
   virtual int64_t min_train_batch() const = 0;
 
-  // Forward and backward of one batch in training mode: gradients of the mean loss replace the former ones. Does not step.
+  // Forward and backward of one batch in training mode: gradients of the mean loss replace the former ones. No step.
   // Errors: ResourceExhausted (out of memory), InvalidArgument (shapes, labels out of range), Internal.
   virtual absl::StatusOr<BatchResult> TrainBatch(const Batch& batch, const GradientListener& on_gradient) = 0;
 
@@ -63,10 +63,10 @@ class Model {
 };
 
 struct ModelOptions {
-  std::string builtin;                 // mlp, lenet, resnet18
+  std::string builtin;  // mlp, lenet, resnet18
   int32_t classes = 10;
-  std::vector<int64_t> sample_shape;   // [channels, height, width]
-  uint64_t seed = 1;                   // Of the initial values, on the CPU generator.
+  std::vector<int64_t> sample_shape;  // [channels, height, width]
+  uint64_t seed = 1;                  // Of the initial values, on the CPU generator.
 };
 
 // Makes built-in models. The one behind `causeway-worker` is in torch_models; tests use tests/fakes/fake_model.h.

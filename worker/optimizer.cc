@@ -13,7 +13,9 @@ namespace {
 class Sgd : public Optimizer {
  public:
   Sgd(double momentum, double weight_decay, std::vector<int64_t> layer_elements)
-      : momentum_(static_cast<float>(momentum)), weight_decay_(static_cast<float>(weight_decay)), elements_(std::move(layer_elements)) {
+      : momentum_(static_cast<float>(momentum)),
+        weight_decay_(static_cast<float>(weight_decay)),
+        elements_(std::move(layer_elements)) {
     if (momentum == 0) return;
     int64_t total = 0;
     for (int64_t n : elements_) {
@@ -60,19 +62,21 @@ class Sgd : public Optimizer {
  private:
   absl::Status CheckSize(size_t size) const {
     if (static_cast<int64_t>(size) == state_bytes()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("optimizer state of ", size, " bytes; this model and optimizer have ", state_bytes()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("optimizer state of ", size, " bytes; this model and optimizer have ", state_bytes()));
   }
 
   const float momentum_;
   const float weight_decay_;
   const std::vector<int64_t> elements_;
-  std::vector<int64_t> offsets_;   // Of each layer in velocity_.
-  std::vector<float> velocity_;    // Empty without momentum.
+  std::vector<int64_t> offsets_;  // Of each layer in velocity_.
+  std::vector<float> velocity_;   // Empty without momentum.
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const v1::OptimizerSpec& spec, std::vector<int64_t> layer_elements) {
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const v1::OptimizerSpec& spec,
+                                                         std::vector<int64_t> layer_elements) {
   if (spec.name() != "sgd") {
     return absl::InvalidArgumentError(absl::StrCat("unknown optimizer \"", spec.name(), "\"; allowed: sgd"));
   }

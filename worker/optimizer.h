@@ -13,14 +13,15 @@
 
 namespace causeway::worker {
 
-// Turns gradients into steps, layer by layer, with PyTorch's semantics. It works on spans, whole layers or shards of them alike, and
-// owns the state. Not thread-safe.
+// Turns gradients into steps, layer by layer, with PyTorch's semantics. It works on spans, whole layers or shards of
+// them alike, and owns the state. Not thread-safe.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
   // One step of the span number `layer` (0-based): `parameters` and `gradients` are [n] f32, n as given at creation.
-  virtual void Step(int layer, absl::Span<float> parameters, absl::Span<const float> gradients, double learning_rate) = 0;
+  virtual void Step(int layer, absl::Span<float> parameters, absl::Span<const float> gradients,
+                    double learning_rate) = 0;
 
   // The state as bytes: f32, little-endian, layer after layer without padding. 0 bytes for an optimizer without state.
   virtual int64_t state_bytes() const = 0;
@@ -31,10 +32,11 @@ class Optimizer {
   virtual void Reset() = 0;
 };
 
-// `sgd` with momentum and weight decay, as torch.optim.SGD: g += weight_decay * p; v = momentum * v + g (v = g at first); p -= lr * v.
-// `layer_elements` are the sizes of the spans that it will step.
+// `sgd` with momentum and weight decay, as torch.optim.SGD: g += weight_decay * p; v = momentum * v + g (v = g at
+// first); p -= lr * v. `layer_elements` are the sizes of the spans that it will step.
 // Errors: InvalidArgument (unknown name, a number out of range).
-absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const v1::OptimizerSpec& spec, std::vector<int64_t> layer_elements);
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const v1::OptimizerSpec& spec,
+                                                         std::vector<int64_t> layer_elements);
 
 // The sizes of a model's layers, for MakeOptimizer.
 std::vector<int64_t> LayerElements(const Model& model);

@@ -41,7 +41,8 @@ TEST_P(SgdSequenceTest, EqualsPyTorch) {
   const std::vector<std::vector<float>> gradients = {{0.5f, -1}, {0.25f, 0.5f}, {-1, 0}};
   for (size_t i = 0; i < gradients.size(); ++i) {
     (*optimizer)->Step(0, absl::MakeSpan(parameters), gradients[i], 0.1);
-    EXPECT_THAT(parameters, ElementsAre(FloatNear(GetParam().expected[i][0], 2e-7), FloatNear(GetParam().expected[i][1], 3e-7)));
+    EXPECT_THAT(parameters,
+                ElementsAre(FloatNear(GetParam().expected[i][0], 2e-7), FloatNear(GetParam().expected[i][1], 3e-7)));
   }
 }
 
@@ -109,11 +110,13 @@ TEST(OptimizerTest, LayerElementsAreTheParametersAlone) {
 TEST(OptimizerTest, RefusesWhatIsUnknownOrOutOfRange) {
   v1::OptimizerSpec spec = Sgd(0, 0);
   spec.set_name("lion");
-  EXPECT_THAT(MakeOptimizer(spec, {1}), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"lion\"; allowed: sgd")));
+  EXPECT_THAT(MakeOptimizer(spec, {1}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"lion\"; allowed: sgd")));
   EXPECT_THAT(MakeOptimizer(Sgd(1, 0), {1}), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(MakeOptimizer(Sgd(-0.1, 0), {1}), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(MakeOptimizer(Sgd(0, -1), {1}), StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(MakeOptimizer(Sgd(0, std::numeric_limits<double>::infinity()), {1}), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(MakeOptimizer(Sgd(0, std::numeric_limits<double>::infinity()), {1}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 }  // namespace

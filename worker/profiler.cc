@@ -64,7 +64,8 @@ absl::StatusOr<std::vector<Measurement>> PlanMeasurements(const v1::ProfileTask&
   return measurements;
 }
 
-absl::StatusOr<v1::DeviceProfile> Measure(const ProfileOptions& options, const v1::ProfileTask& task, std::stop_token stop) {
+absl::StatusOr<v1::DeviceProfile> Measure(const ProfileOptions& options, const v1::ProfileTask& task,
+                                          std::stop_token stop) {
   ASSIGN_OR_RETURN(std::vector<Measurement> measurements, PlanMeasurements(task, options.model->min_train_batch()));
   ASSIGN_OR_RETURN(auto optimizer, MakeOptimizer(options.spec.optimizer(), LayerElements(*options.model)));
   const int32_t classes = options.spec.model().classes();
@@ -85,7 +86,8 @@ absl::StatusOr<v1::DeviceProfile> Measure(const ProfileOptions& options, const v
   auto measure_each_once = [&](bool record) -> absl::Status {
     for (size_t i = 0; i < measurements.size(); ++i) {
       if (stop.stop_requested()) return absl::CancelledError("stopped");
-      const auto step = runner.Train(&loader, absl::MakeConstSpan(samples).first(measurements[i].batch_size), 0, 0, stop);
+      const auto step =
+          runner.Train(&loader, absl::MakeConstSpan(samples).first(measurements[i].batch_size), 0, 0, stop);
       if (absl::IsResourceExhausted(step.status()) && i > 0) {
         measurements.resize(i);
         return absl::OkStatus();
@@ -119,9 +121,11 @@ absl::StatusOr<v1::DeviceProfile> Measure(const ProfileOptions& options, const v
 
 }  // namespace
 
-absl::StatusOr<v1::DeviceProfile> Profile(const ProfileOptions& options, const v1::ProfileTask& task, std::stop_token stop) {
+absl::StatusOr<v1::DeviceProfile> Profile(const ProfileOptions& options, const v1::ProfileTask& task,
+                                          std::stop_token stop) {
   CAUSEWAY_CHECK(options.model != nullptr && options.clock != nullptr);
-  if (!(options.slowdown >= 1)) return absl::InvalidArgumentError(absl::StrCat("slowdown ", options.slowdown, " is below 1"));
+  if (!(options.slowdown >= 1))
+    return absl::InvalidArgumentError(absl::StrCat("slowdown ", options.slowdown, " is below 1"));
   // Batch normalization learns even at a rate of 0.
   std::vector<uint8_t> before(options.model->layout().total_bytes());
   RETURN_IF_ERROR(options.model->Save(absl::MakeSpan(before)));

@@ -108,7 +108,8 @@ TEST_F(ProfilerTest, LeavesOutWhatDoesNotFit) {
 
 TEST_F(ProfilerTest, FailsWhenNothingFits) {
   MakeModel({.max_batch = 4});
-  EXPECT_THAT(Profile(Options(), Task({8, 16}, 1), {}), StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("batch of 8")));
+  EXPECT_THAT(Profile(Options(), Task({8, 16}, 1), {}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("batch of 8")));
 }
 
 TEST_F(ProfilerTest, TheModelIsAsBefore) {

@@ -62,8 +62,8 @@ absl::StatusOr<SampleDecoder> SampleDecoder::Create(const Options& options) {
 
 absl::Status SampleDecoder::Decode(absl::Span<const uint8_t> record, absl::Span<float> input, int64_t* label) const {
   if (static_cast<int64_t>(record.size()) != record_bytes() || static_cast<int64_t>(input.size()) != sample_elements_) {
-    return absl::InvalidArgumentError(absl::StrCat("a record of ", record.size(), " bytes for ", input.size(), " inputs; expected ",
-                                                   record_bytes(), " and ", sample_elements_));
+    return absl::InvalidArgumentError(absl::StrCat("a record of ", record.size(), " bytes for ", input.size(),
+                                                   " inputs; expected ", record_bytes(), " and ", sample_elements_));
   }
   const float* values = values_.data();
   for (int64_t begin = 0; begin < sample_elements_; begin += pixels_per_channel_, values += 256) {

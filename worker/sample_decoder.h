@@ -12,8 +12,8 @@
 
 namespace causeway::worker {
 
-// Turns records into what a model takes. A record is the sample's pixels (uint8, [channels, height, width]) and behind them its
-// label (little-endian). Immutable, so thread-safe.
+// Turns records into what a model takes. A record is the sample's pixels (uint8, [channels, height, width]) and behind
+// them its label (little-endian). Immutable, so thread-safe.
 class SampleDecoder {
  public:
   struct Options {

@@ -97,7 +97,8 @@ TEST(BatchLoaderTest, LoadsSamplesInTheOrderAskedFor) {
   ASSERT_THAT(batch, IsOk());
   EXPECT_EQ(batch->size, 3);
   EXPECT_THAT(batch->labels, ElementsAre(2, 0, 1));
-  EXPECT_THAT(batch->inputs, ElementsAre(FloatEq(2 / 255.f), FloatEq(2 / 255.f), 0, 0, FloatEq(1 / 255.f), FloatEq(1 / 255.f)));
+  EXPECT_THAT(batch->inputs,
+              ElementsAre(FloatEq(2 / 255.f), FloatEq(2 / 255.f), 0, 0, FloatEq(1 / 255.f), FloatEq(1 / 255.f)));
   batch = loader.Load({1});
   ASSERT_THAT(batch, IsOk());
   EXPECT_THAT(batch->labels, ElementsAre(1));

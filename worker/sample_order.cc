@@ -12,7 +12,8 @@ absl::StatusOr<int64_t> CountSamples(const SampleRanges& ranges) {
   int64_t count = 0;
   for (const v1::SampleRange& range : ranges) {
     if (range.begin() < 0 || range.end() < range.begin()) {
-      return absl::InvalidArgumentError(absl::StrCat("impossible range of samples [", range.begin(), ", ", range.end(), ")"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("impossible range of samples [", range.begin(), ", ", range.end(), ")"));
     }
     count += range.end() - range.begin();
   }
@@ -27,24 +28,24 @@ std::vector<int64_t> ListSamples(const SampleRanges& ranges) {
   return samples;
 }
 
-std::vector<int64_t> EpochOrder(const SampleRanges& ranges, uint64_t job_seed, absl::string_view job, absl::string_view worker,
-                                int64_t epoch) {
+std::vector<int64_t> EpochOrder(const SampleRanges& ranges, uint64_t job_seed, absl::string_view job,
+                                absl::string_view worker, int64_t epoch) {
   std::vector<int64_t> order = ListSamples(ranges);
   Random random(MixSeed(job_seed, {job, worker}, static_cast<uint64_t>(epoch)));
   random.Shuffle(absl::MakeSpan(order));
   return order;
 }
 
-absl::StatusOr<std::vector<BatchRange>> StepBatches(int64_t first_step, int64_t last_step, int64_t batch_size, int64_t samples,
-                                                    int64_t min_batch) {
+absl::StatusOr<std::vector<BatchRange>> StepBatches(int64_t first_step, int64_t last_step, int64_t batch_size,
+                                                    int64_t samples, int64_t min_batch) {
   if (batch_size < min_batch || samples < min_batch) {
-    return absl::InvalidArgumentError(absl::StrCat("batches of ", batch_size, " over ", samples, " samples; the model needs at least ",
-                                                   min_batch, " in a batch"));
+    return absl::InvalidArgumentError(absl::StrCat("batches of ", batch_size, " over ", samples,
+                                                   " samples; the model needs at least ", min_batch, " in a batch"));
   }
   const int64_t steps = samples / batch_size + (samples % batch_size != 0);
   if (first_step < 0 || last_step < first_step || last_step > steps) {
-    return absl::InvalidArgumentError(absl::StrCat("steps [", first_step, ", ", last_step, ") of an epoch of ", steps, " (",
-                                                   samples, " samples in batches of ", batch_size, ")"));
+    return absl::InvalidArgumentError(absl::StrCat("steps [", first_step, ", ", last_step, ") of an epoch of ", steps,
+                                                   " (", samples, " samples in batches of ", batch_size, ")"));
   }
   std::vector<BatchRange> batches;
   for (int64_t step = first_step; step < last_step; ++step) {

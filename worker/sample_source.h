@@ -12,8 +12,8 @@ namespace causeway::worker {
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  // Fills `out`, of the dataset's record size, with the record of `sample`, counted in the dataset's permuted order. May block on
-  // the disk, never on the network.
+  // Fills `out`, of the dataset's record size, with the record of `sample`, counted in the dataset's permuted order.
+  // May block on the disk, never on the network.
   // Errors: NotFound (not in the cache), DataLoss, InvalidArgument (`out` has another size), Internal.
   virtual absl::Status ReadRecord(int64_t sample, absl::Span<uint8_t> out) = 0;
 };

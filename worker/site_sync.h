@@ -7,11 +7,11 @@
 
 namespace causeway::worker {
 
-// What the workers of a site do together while they train: a policy that hears the training loop's events and answers with
-// collectives. The method of a job is one implementation (sync_none.h).
+// What the workers of a site do together while they train: a policy that hears the training loop's events and answers
+// with collectives. The method of a job is one implementation (sync_none.h).
 //
-// Per round: (OnGradient* OnBackwardEnd OnStepEnd)* OnRoundEnd, all on the training thread but OnGradient, which comes on the
-// backward thread (the events around forward come with the methods that need them). An error ends the round.
+// Per round: (OnGradient* OnBackwardEnd OnStepEnd)* OnRoundEnd, all on the training thread but OnGradient, which comes
+// on the backward thread (the events around forward come with the methods that need them). An error ends the round.
 class SiteSync {
  public:
   virtual ~SiteSync() = default;

@@ -6,8 +6,8 @@
 
 namespace causeway::worker {
 
-absl::StatusOr<StepRunner::Result> StepRunner::Train(BatchLoader* loader, absl::Span<const int64_t> samples, double learning_rate,
-                                                     int64_t step, std::stop_token stop) {
+absl::StatusOr<StepRunner::Result> StepRunner::Train(BatchLoader* loader, absl::Span<const int64_t> samples,
+                                                     double learning_rate, int64_t step, std::stop_token stop) {
   const absl::Time start = options_.clock->Now();
   ASSIGN_OR_RETURN(const Batch batch, loader->Load(samples));
   Result result;
@@ -23,7 +23,8 @@ absl::StatusOr<StepRunner::Result> StepRunner::Train(BatchLoader* loader, absl::
   return result;
 }
 
-absl::StatusOr<StepRunner::Result> StepRunner::Evaluate(BatchLoader* loader, absl::Span<const int64_t> samples, std::stop_token stop) {
+absl::StatusOr<StepRunner::Result> StepRunner::Evaluate(BatchLoader* loader, absl::Span<const int64_t> samples,
+                                                        std::stop_token stop) {
   const absl::Time start = options_.clock->Now();
   ASSIGN_OR_RETURN(const Batch batch, loader->Load(samples));
   Result result;

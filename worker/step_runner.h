@@ -15,8 +15,8 @@
 
 namespace causeway::worker {
 
-// One step, or one batch of an evaluation: load, compute, and on an emulated device wait as long as a slower one would take. The trainer
-// and the profiler share it, so that what is measured is what is done. Not thread-safe.
+// One step, or one batch of an evaluation: load, compute, and on an emulated device wait as long as a slower one would
+// take. The trainer and the profiler share it, so that what is measured is what is done. Not thread-safe.
 class StepRunner {
  public:
   struct Options {  // Nothing is owned; all outlive this.
@@ -34,8 +34,8 @@ class StepRunner {
 
   // Forward, backward and an optimizer step on these samples. Number `step` of the round is passed on to the SiteSync.
   // Errors: those of BatchLoader::Load, Model::TrainBatch, SiteSync; Cancelled (stopped while it waited).
-  absl::StatusOr<Result> Train(BatchLoader* loader, absl::Span<const int64_t> samples, double learning_rate, int64_t step,
-                               std::stop_token stop);
+  absl::StatusOr<Result> Train(BatchLoader* loader, absl::Span<const int64_t> samples, double learning_rate,
+                               int64_t step, std::stop_token stop);
   // Forward only. Errors: as Train.
   absl::StatusOr<Result> Evaluate(BatchLoader* loader, absl::Span<const int64_t> samples, std::stop_token stop);
 

@@ -128,7 +128,8 @@ TEST_F(StepRunnerTest, AnEmulatedDeviceTakesItsTime) {
 
 TEST_F(StepRunnerTest, StopIsHeardInTheMiddleOfALongSleep) {
   clock_.stop_after = absl::Seconds(1);
-  EXPECT_THAT(Runner(100).Train(&loader_, {0, 1}, 0.1, 0, clock_.stop.get_token()), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(Runner(100).Train(&loader_, {0, 1}, 0.1, 0, clock_.stop.get_token()),
+              StatusIs(absl::StatusCode::kCancelled));
   EXPECT_LT(clock_.slept, absl::Seconds(2));
 }
 

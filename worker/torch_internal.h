@@ -1,8 +1,8 @@
 #ifndef CAUSEWAY_WORKER_TORCH_INTERNAL_H_
 #define CAUSEWAY_WORKER_TORCH_INTERNAL_H_
 
-// The only header of ours that includes libtorch's. Those define LOG and CHECK, and their folder has an old protobuf in it: a file that includes
-// this one includes no generated code and no gRPC.
+// The only header of ours that includes libtorch's. Those define LOG and CHECK, and their folder has an old protobuf in
+// it: a file that includes this one includes no generated code and no gRPC.
 
 #include <new>
 #include <utility>
@@ -19,7 +19,8 @@
 
 namespace causeway::worker::internal {
 
-// Runs `body`, which returns Status or StatusOr, and turns what it throws into a status, so that no exception leaves a file.
+// Runs `body`, which returns Status or StatusOr, and turns what it throws into a status, so that no exception leaves a
+// file.
 template <typename Body>
 auto CatchTorch(absl::string_view what, Body&& body) -> decltype(body()) {
   try {
@@ -29,7 +30,8 @@ auto CatchTorch(absl::string_view what, Body&& body) -> decltype(body()) {
   } catch (const c10::Error& error) {
     // The CPU allocator has no class of its own for this.
     const absl::string_view message = error.what_without_backtrace();
-    if (message.find("not enough memory") != absl::string_view::npos || message.find("can't allocate memory") != absl::string_view::npos) {
+    if (message.find("not enough memory") != absl::string_view::npos ||
+        message.find("can't allocate memory") != absl::string_view::npos) {
       return absl::ResourceExhaustedError(absl::StrCat(what, ": ", message));
     }
     return absl::InternalError(absl::StrCat(what, ": ", message));
@@ -44,7 +46,8 @@ auto CatchTorch(absl::string_view what, Body&& body) -> decltype(body()) {
 template <typename T>
 torch::Tensor View(absl::Span<T> values, const std::vector<int64_t>& shape) {
   using Value = std::remove_const_t<T>;
-  return torch::from_blob(const_cast<Value*>(values.data()), shape, torch::TensorOptions().dtype(c10::CppTypeToScalarType<Value>::value));
+  return torch::from_blob(const_cast<Value*>(values.data()), shape,
+                          torch::TensorOptions().dtype(c10::CppTypeToScalarType<Value>::value));
 }
 
 // The elements of a contiguous CPU tensor, which must outlive the span.

@@ -65,7 +65,8 @@ struct BasicBlockImpl : nn::Module {
         conv2(register_module("conv2", ConvWithoutBias(out, out, 3, 1, 1))),
         bn2(register_module("bn2", nn::BatchNorm2d(out))) {
     if (stride != 1 || in != out) {
-      downsample = register_module("downsample", nn::Sequential(ConvWithoutBias(in, out, 1, stride, 0), nn::BatchNorm2d(out)));
+      downsample =
+          register_module("downsample", nn::Sequential(ConvWithoutBias(in, out, 1, stride, 0), nn::BatchNorm2d(out)));
     }
   }
   torch::Tensor forward(torch::Tensor x) {
@@ -90,8 +91,9 @@ struct ResNet18 : Network {
         layer3(register_module("layer3", nn::Sequential(BasicBlock(128, 256, 2), BasicBlock(256, 256, 1)))),
         layer4(register_module("layer4", nn::Sequential(BasicBlock(256, 512, 2), BasicBlock(512, 512, 1)))),
         fc(register_module("fc", nn::Linear(512, classes))) {
-    for (const auto& module : modules()) {
-      if (auto* conv = module->as<nn::Conv2d>()) nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);
+    for (const auto& module : modules(/*include_self=*/false)) {
+      if (auto* conv = module->as<nn::Conv2d>())
+        nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);
     }
   }
   torch::Tensor Forward(torch::Tensor x) override {
@@ -113,11 +115,13 @@ absl::StatusOr<std::shared_ptr<Network>> MakeNetwork(const ModelOptions& options
     return absl::InvalidArgumentError(
         absl::StrCat("samples of shape [", absl::StrJoin(shape, ", "), "]; expected channels, height and width"));
   }
-  if (options.classes < 2) return absl::InvalidArgumentError(absl::StrCat("a model of ", options.classes, " classes; at least 2 are needed"));
+  if (options.classes < 2)
+    return absl::InvalidArgumentError(absl::StrCat("a model of ", options.classes, " classes; at least 2 are needed"));
   if (options.builtin == "mlp") return std::make_shared<Mlp>(shape[0] * shape[1] * shape[2], options.classes);
   if (options.builtin == "lenet") {
     if (shape[1] < 4 || shape[2] < 4) {
-      return absl::InvalidArgumentError(absl::StrCat("lenet needs images of 4 x 4 or more; these are ", shape[1], " x ", shape[2]));
+      return absl::InvalidArgumentError(
+          absl::StrCat("lenet needs images of 4 x 4 or more; these are ", shape[1], " x ", shape[2]));
     }
     return std::make_shared<LeNet>(shape[0], shape[1], shape[2], options.classes);
   }
@@ -127,7 +131,8 @@ absl::StatusOr<std::shared_ptr<Network>> MakeNetwork(const ModelOptions& options
     }
     return std::make_shared<ResNet18>(options.classes);
   }
-  return absl::InvalidArgumentError(absl::StrCat("unknown model \"", options.builtin, "\"; allowed: mlp, lenet, resnet18"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown model \"", options.builtin, "\"; allowed: mlp, lenet, resnet18"));
 }
 
 // A leaf module with what it owns, all of it views into two buffers but the integers.
@@ -135,8 +140,8 @@ struct Layer {
   torch::Tensor values;     // [parameters, float buffers] f32
   torch::Tensor gradients;  // [parameters] f32
   std::vector<torch::Tensor> parameters;
-  std::vector<torch::Tensor> gradient_views;  // One a parameter, in its shape.
-  std::vector<torch::Tensor> integers;        // i64
+  std::vector<torch::Tensor> gradient_views;                         // One a parameter, in its shape.
+  std::vector<torch::Tensor> integers;                               // i64
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;  // Kept alive for their hooks.
   size_t pending = 0;  // Parameters whose gradient this backward still owes.
 };
@@ -166,7 +171,8 @@ class TorchModel : public Model {
 
   absl::StatusOr<BatchResult> TrainBatch(const Batch& batch, const GradientListener& on_gradient) override {
     if (batch.size < min_train_batch_) {
-      return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.size, "; this model needs at least ", min_train_batch_));
+      return absl::InvalidArgumentError(
+          absl::StrCat("a batch of ", batch.size, "; this model needs at least ", min_train_batch_));
     }
     RETURN_IF_ERROR(CheckBatch(batch));
     return internal::CatchTorch("training", [&]() -> absl::StatusOr<BatchResult> {
@@ -182,7 +188,8 @@ class TorchModel : public Model {
       loss.backward();
       for (Layer& layer : layers_) {
         for (size_t i = 0; i < layer.parameters.size(); ++i) {
-          if (!layer.parameters[i].grad().is_same(layer.gradient_views[i])) return absl::InternalError("libtorch moved a gradient");
+          if (!layer.parameters[i].grad().is_same(layer.gradient_views[i]))
+            return absl::InternalError("libtorch moved a gradient");
         }
       }
       return BatchResult{.loss_sum = loss.item<float>() * static_cast<double>(batch.size),
@@ -199,7 +206,8 @@ class TorchModel : public Model {
       const torch::Tensor labels = internal::View(batch.labels, {batch.size});
       const torch::Tensor outputs = network_->Forward(Inputs(batch));
       const torch::Tensor loss = F::cross_entropy(outputs, labels, F::CrossEntropyFuncOptions().reduction(torch::kSum));
-      return BatchResult{.loss_sum = loss.item<float>(), .correct = CountCorrect(outputs, labels), .samples = batch.size};
+      return BatchResult{
+          .loss_sum = loss.item<float>(), .correct = CountCorrect(outputs, labels), .samples = batch.size};
     });
   }
 
@@ -229,7 +237,7 @@ class TorchModel : public Model {
     auto describe = [&](const std::string& tensor_name, const torch::Tensor& tensor, dataplane::TensorKind kind) {
       tensors->push_back({.name = absl::StrCat(name, ".", tensor_name),
                           .dtype = kind == dataplane::TensorKind::kIntegerBuffer ? dataplane::DataType::kInt64
-                                                                                  : dataplane::DataType::kFloat32,
+                                                                                 : dataplane::DataType::kFloat32,
                           .shape = tensor.sizes().vec(),
                           .kind = kind,
                           .layer = number});
@@ -303,19 +311,23 @@ class TorchModel : public Model {
   absl::Status CheckBatch(const Batch& batch) const {
     const int64_t elements = sample_shape_[0] * sample_shape_[1] * sample_shape_[2];
     if (batch.size < 1 || static_cast<int64_t>(batch.inputs.size()) / elements != batch.size ||
-        static_cast<int64_t>(batch.inputs.size()) % elements != 0 || static_cast<int64_t>(batch.labels.size()) != batch.size) {
-      return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.size, " with ", batch.inputs.size(), " inputs and ",
-                                                     batch.labels.size(), " labels; a sample has ", elements));
+        static_cast<int64_t>(batch.inputs.size()) % elements != 0 ||
+        static_cast<int64_t>(batch.labels.size()) != batch.size) {
+      return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.size, " with ", batch.inputs.size(),
+                                                     " inputs and ", batch.labels.size(), " labels; a sample has ",
+                                                     elements));
     }
     for (int64_t label : batch.labels) {
-      if (label < 0 || label >= classes_) return absl::InvalidArgumentError(absl::StrCat("label ", label, " of ", classes_, " classes"));
+      if (label < 0 || label >= classes_)
+        return absl::InvalidArgumentError(absl::StrCat("label ", label, " of ", classes_, " classes"));
     }
     return absl::OkStatus();
   }
 
   absl::Status CheckSize(size_t size) const {
     if (static_cast<int64_t>(size) == layout_.total_bytes()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("a model of ", size, " bytes; this one has ", layout_.total_bytes()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a model of ", size, " bytes; this one has ", layout_.total_bytes()));
   }
 
   // The model's memory in layout order.
@@ -341,7 +353,8 @@ std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
   std::string line;
   while (std::getline(file, line)) {
-    if (absl::StartsWith(line, "model name")) return std::string(absl::StripAsciiWhitespace(line.substr(line.find(':') + 1)));
+    if (absl::StartsWith(line, "model name"))
+      return std::string(absl::StripAsciiWhitespace(line.substr(line.find(':') + 1)));
   }
   return "cpu";
 }

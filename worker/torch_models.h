@@ -14,10 +14,11 @@ struct TorchOptions {
 
 // The built-in models, on libtorch and the CPU. tests/python/reference_models.py has the same modules in Python.
 //
-// `mlp`: two hidden layers (256, 128). `lenet`: a LeNet-like CNN for images of 28 x 28 and a little more or less. `resnet18`: torchvision's, its
-// names and shapes; a grey image is taken as three equal channels.
+// `mlp`: two hidden layers (256, 128). `lenet`: a LeNet-like CNN for images of 28 x 28 and a little more or less.
+// `resnet18`: torchvision's, its names and shapes; a grey image is taken as three equal channels.
 //
-// The factory is thread-safe; the models are not. libtorch's settings and its CPU generator are process-wide: one factory a process.
+// The factory is thread-safe; the models are not. libtorch's settings and its CPU generator are process-wide: one
+// factory a process.
 std::unique_ptr<ModelFactory> MakeTorchModelFactory(const TorchOptions& options);
 
 }  // namespace causeway::worker

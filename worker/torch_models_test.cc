@@ -53,8 +53,8 @@ TEST_F(TorchModelsTest, Mlp) {
 
 TEST_F(TorchModelsTest, LeNet) {
   auto model = Make("lenet");
-  EXPECT_THAT(Names(*model), ElementsAre("conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "fc1.weight", "fc1.bias",
-                                         "fc2.weight", "fc2.bias"));
+  EXPECT_THAT(Names(*model), ElementsAre("conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "fc1.weight",
+                                         "fc1.bias", "fc2.weight", "fc2.bias"));
   EXPECT_THAT(Tensor(*model, "conv2.weight").shape, ElementsAre(32, 16, 3, 3));
   EXPECT_EQ(model->layout().num_layers(), 4);
   EXPECT_EQ(model->min_train_batch(), 1);
@@ -67,10 +67,11 @@ TEST_F(TorchModelsTest, ResNet18IsTorchvisions) {
   const std::vector<std::string> names = Names(*model);
   ASSERT_EQ(names.size(), 122u);
   EXPECT_THAT(std::vector<std::string>(names.begin(), names.begin() + 7),
-              ElementsAre("conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var", "bn1.num_batches_tracked",
-                          "layer1.0.conv1.weight"));
+              ElementsAre("conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var",
+                          "bn1.num_batches_tracked", "layer1.0.conv1.weight"));
   EXPECT_EQ(names.back(), "fc.bias");
-  for (const char* name : {"layer2.0.downsample.0.weight", "layer2.0.downsample.1.num_batches_tracked", "layer4.1.bn2.running_var"}) {
+  for (const char* name :
+       {"layer2.0.downsample.0.weight", "layer2.0.downsample.1.num_batches_tracked", "layer4.1.bn2.running_var"}) {
     EXPECT_THAT(names, testing::Contains(name));
   }
   EXPECT_THAT(names, testing::Not(testing::Contains("layer1.0.downsample.0.weight")));
@@ -92,7 +93,8 @@ TEST_F(TorchModelsTest, ResNet18TakesGreyAsThreeEqualChannels) {
   std::vector<float> one(2 * 784), three;
   for (float& value : one) value = static_cast<float>(random.Uniform());
   for (int n = 0; n < 2; ++n) {
-    for (int channel = 0; channel < 3; ++channel) three.insert(three.end(), one.begin() + n * 784, one.begin() + (n + 1) * 784);
+    for (int channel = 0; channel < 3; ++channel)
+      three.insert(three.end(), one.begin() + n * 784, one.begin() + (n + 1) * 784);
   }
   const std::vector<int64_t> labels = {1, 2};
   auto a = grey->EvaluateBatch({.size = 2, .inputs = one, .labels = labels});
@@ -106,7 +108,8 @@ TEST_F(TorchModelsTest, RefusesUnknownModelsAndImpossibleShapes) {
   const auto create = [this](const std::string& builtin, std::vector<int64_t> shape, int32_t classes) {
     return factory_->Create({.builtin = builtin, .classes = classes, .sample_shape = std::move(shape)}).status();
   };
-  EXPECT_THAT(create("vgg", {1, 28, 28}, 10), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"vgg\"; allowed: mlp")));
+  EXPECT_THAT(create("vgg", {1, 28, 28}, 10),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"vgg\"; allowed: mlp")));
   EXPECT_THAT(create("mlp", {28, 28}, 10), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(create("mlp", {1, 28, 0}, 10), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(create("mlp", {1, 28, 28}, 1), StatusIs(absl::StatusCode::kInvalidArgument));

@@ -24,10 +24,11 @@
 
 namespace causeway::worker {
 
-// The training loop of one job on this worker, the same for every method. It trains the model in place: whoever calls it loads the
-// committed model before and saves it after. The optimizer's state lives as long as the trainer.
+// The training loop of one job on this worker, the same for every method. It trains the model in place: whoever calls
+// it loads the committed model before and saves it after. The optimizer's state lives as long as the trainer.
 //
-// Not thread-safe: one thread, on which progress is told too. Every call blocks until it is done or `stop` is requested.
+// Not thread-safe: one thread, on which progress is told too. Every call blocks until it is done or `stop` is
+// requested.
 class Trainer {
  public:
   struct Progress {
@@ -38,10 +39,10 @@ class Trainer {
   };
   struct Options {
     v1::JobSpec spec;
-    std::string worker;                   // This worker's name, for its order of samples.
+    std::string worker;  // This worker's name, for its order of samples.
     v1::DatasetInfo train;
     v1::DatasetInfo test;
-    double slowdown = 1;                  // Emulated; >= 1.
+    double slowdown = 1;                               // Emulated; >= 1.
     std::function<void(const Progress&)> on_progress;  // After every step; must not block. May be empty.
 
     // Not owned; all outlive this.
@@ -55,8 +56,8 @@ class Trainer {
   struct RoundResult {
     int64_t samples = 0;
     int64_t steps = 0;
-    double loss_mean = 0;   // Of the training loss, over the samples, each before its step.
-    double compute_s = 0;   // Steady time of the steps, loading and the emulated slow-down included.
+    double loss_mean = 0;  // Of the training loss, over the samples, each before its step.
+    double compute_s = 0;  // Steady time of the steps, loading and the emulated slow-down included.
   };
   struct EvaluationResult {
     int64_t correct = 0;
@@ -68,10 +69,10 @@ class Trainer {
   // Errors: InvalidArgument (a spec, dataset or slow-down that is impossible).
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(Options options);
 
-  // Steps [first_step, last_step) of the task's epoch over its ranges. A round that is done again (a larger attempt) takes the same
-  // samples; the optimizer's state goes on from where it is.
-  // Errors: InvalidArgument (the task does not fit its ranges: the message has both), Cancelled (stop), those of SampleSource, Model
-  // and SiteSync.
+  // Steps [first_step, last_step) of the task's epoch over its ranges. A round that is done again (a larger attempt)
+  // takes the same samples; the optimizer's state goes on from where it is.
+  // Errors: InvalidArgument (the task does not fit its ranges: the message has both), Cancelled (stop), those of
+  // SampleSource, Model and SiteSync.
   absl::StatusOr<RoundResult> TrainRound(const v1::TrainTask& task, std::stop_token stop);
 
   // Counts over these test samples, without learning. Errors: as TrainRound.

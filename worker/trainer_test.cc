@@ -60,7 +60,8 @@ v1::DatasetInfo Dataset() {
   return info;
 }
 
-v1::TrainTask Task(int64_t first_step, int64_t last_step, int64_t batch_size, int64_t planned_samples, SampleRanges shard) {
+v1::TrainTask Task(int64_t first_step, int64_t last_step, int64_t batch_size, int64_t planned_samples,
+                   SampleRanges shard) {
   v1::TrainTask task;
   task.set_first_step(first_step);
   task.set_last_step(last_step);
@@ -237,8 +238,10 @@ TEST_F(TrainerTest, RefusesATaskThatDoesNotFitTheShard) {
   auto trainer = Make();
   EXPECT_THAT(trainer->TrainRound(Task(0, 3, 4, 12, Ranges({{0, 9}})), {}),
               StatusIs(absl::StatusCode::kInvalidArgument, AllOf(HasSubstr("plans 12"), HasSubstr("have 9"))));
-  EXPECT_THAT(trainer->TrainRound(Task(0, 4, 4, 9, Ranges({{0, 9}})), {}), StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(trainer->TrainRound(Task(0, 3, 4, 9, Ranges({{9, 0}})), {}), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(trainer->TrainRound(Task(0, 4, 4, 9, Ranges({{0, 9}})), {}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(trainer->TrainRound(Task(0, 3, 4, 9, Ranges({{9, 0}})), {}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_EQ(model_->train_batches(), 0);
 }
 
@@ -249,7 +252,8 @@ TEST_F(TrainerTest, StopsBetweenSteps) {
     if (progress.steps_done == 2) stop.request_stop();
   };
   auto trainer = *Trainer::Create(options);
-  EXPECT_THAT(trainer->TrainRound(Task(0, 5, 4, 20, Ranges({{0, 20}})), stop.get_token()), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(trainer->TrainRound(Task(0, 5, 4, 20, Ranges({{0, 20}})), stop.get_token()),
+              StatusIs(absl::StatusCode::kCancelled));
   EXPECT_EQ(model_->train_batches(), 2);
   EXPECT_THAT(trainer->Evaluate(Ranges({{0, 20}}), stop.get_token()), StatusIs(absl::StatusCode::kCancelled));
   EXPECT_EQ(model_->evaluate_batches(), 0);
@@ -261,7 +265,8 @@ TEST_F(TrainerTest, ErrorsOfDataAndModelComeThrough) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("sample 3")));
   train_.missing = -1;
   MakeModel({.max_batch = 3});
-  EXPECT_THAT(Make()->TrainRound(Task(0, 3, 4, 9, Ranges({{0, 9}})), {}), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(Make()->TrainRound(Task(0, 3, 4, 9, Ranges({{0, 9}})), {}),
+              StatusIs(absl::StatusCode::kResourceExhausted));
 }
 
 TEST_F(TrainerTest, RefusesImpossibleOptions) {

@@ -41,7 +41,8 @@ class ModelContractTest : public ::testing::TestWithParam<std::string> {
   }
 
   std::unique_ptr<Model> Make(uint64_t seed) {
-    auto model = factory_->Create({.builtin = GetParam(), .classes = kClasses, .sample_shape = {1, 28, 28}, .seed = seed});
+    auto model =
+        factory_->Create({.builtin = GetParam(), .classes = kClasses, .sample_shape = {1, 28, 28}, .seed = seed});
     EXPECT_THAT(model, IsOk());
     return *std::move(model);
   }
@@ -58,7 +59,8 @@ class ModelContractTest : public ::testing::TestWithParam<std::string> {
   }
   static std::vector<std::vector<float>> Gradients(const Model& model) {
     std::vector<std::vector<float>> gradients;
-    for (const LayerView& layer : model.layers()) gradients.emplace_back(layer.gradients.begin(), layer.gradients.end());
+    for (const LayerView& layer : model.layers())
+      gradients.emplace_back(layer.gradients.begin(), layer.gradients.end());
     return gradients;
   }
   static void Step(Model* model, float rate) {
@@ -116,7 +118,8 @@ TEST_P(ModelContractTest, SaveIsTheLayersInLayoutOrder) {
       continue;
     }
     const float* memory = model_->layers()[tensor.layer - 1].parameters.data() + done[tensor.layer - 1];
-    EXPECT_EQ(std::memcmp(memory, bytes.data() + layout.byte_offset(static_cast<int>(i)), tensor.size_bytes()), 0) << tensor.name;
+    EXPECT_EQ(std::memcmp(memory, bytes.data() + layout.byte_offset(static_cast<int>(i)), tensor.size_bytes()), 0)
+        << tensor.name;
     done[tensor.layer - 1] += tensor.num_elements();
   }
 }
@@ -177,12 +180,12 @@ TEST_P(ModelContractTest, GradientsReplaceTheFormerOnes) {
   EXPECT_EQ(Gradients(*model_), gradients);
 }
 
-// The loss falls along each layer's gradient as fast as the gradient says.
+// The loss falls along a layer's gradient as fast as the gradient says; of many layers, some ten are tried.
 TEST_P(ModelContractTest, GradientsAreThoseOfTheMeanLoss) {
   ASSERT_THAT(model_->TrainBatch(All(), nullptr), IsOk());
   const auto gradients = Gradients(*model_);
   const std::vector<uint8_t> before = Bytes(*model_);
-  for (size_t l = 0; l < gradients.size(); ++l) {
+  for (size_t l = 0; l < gradients.size(); l += 1 + gradients.size() / 10) {
     const LayerView& layer = model_->layers()[l];
     double square = 0;
     for (float g : gradients[l]) square += double{g} * g;
@@ -219,9 +222,9 @@ TEST_P(ModelContractTest, TellsEachLayerOnceBackwardsWithItsGradientsComplete) {
 TEST_P(ModelContractTest, TrainingReducesTheLoss) {
   const auto before = model_->EvaluateBatch(All());
   ASSERT_THAT(before, IsOk());
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 30; ++i) {
     ASSERT_THAT(model_->TrainBatch(All(), nullptr), IsOk());
-    Step(model_.get(), 0.02f);
+    Step(model_.get(), 0.1f);
   }
   auto last = model_->TrainBatch(All(), nullptr);
   ASSERT_THAT(last, IsOk());
@@ -277,14 +280,16 @@ TEST_P(ModelContractTest, RefusesABatchThatDoesNotFitTheModel) {
   }
   labels_[2] = 0;
   if (model_->min_train_batch() > 1) {
-    EXPECT_THAT(model_->TrainBatch(Samples(0, model_->min_train_batch() - 1), nullptr), StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(model_->TrainBatch(Samples(0, model_->min_train_batch() - 1), nullptr),
+                StatusIs(absl::StatusCode::kInvalidArgument));
   }
   EXPECT_EQ(Bytes(*model_), before);
   EXPECT_THAT(model_->TrainBatch(Samples(0, model_->min_train_batch()), nullptr), IsOk());
 }
 
 TEST_P(ModelContractTest, TheFactoryRefusesUnknownModels) {
-  EXPECT_THAT(factory_->Create({.builtin = "nonesuch", .sample_shape = {1, 28, 28}}), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(factory_->Create({.builtin = "nonesuch", .sample_shape = {1, 28, 28}}),
+              StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 std::string Name(const ::testing::TestParamInfo<std::string>& info) { return info.param; }

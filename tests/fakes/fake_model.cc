@@ -60,7 +60,8 @@ absl::StatusOr<BatchResult> FakeModel::TrainBatch(const Batch& batch, const Grad
   for (int64_t n = 0; n < batch.size; ++n) {
     for (int64_t c = 0; c < classes; ++c) {
       const float delta = deltas[n * classes + c];
-      for (int64_t i = 0; i < inputs_; ++i) linear_gradients_[c * inputs_ + i] += delta * (batch.inputs[n * inputs_ + i] + shift_[i]);
+      for (int64_t i = 0; i < inputs_; ++i)
+        linear_gradients_[c * inputs_ + i] += delta * (batch.inputs[n * inputs_ + i] + shift_[i]);
       linear_gradients_[classes * inputs_ + c] += delta;
     }
   }
@@ -94,8 +95,8 @@ absl::StatusOr<BatchResult> FakeModel::EvaluateBatch(const Batch& batch) {
 absl::Status FakeModel::CheckBatch(const Batch& batch) const {
   if (batch.size < 1 || static_cast<int64_t>(batch.labels.size()) != batch.size ||
       static_cast<int64_t>(batch.inputs.size()) != batch.size * inputs_) {
-    return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.size, " with ", batch.inputs.size(), " inputs and ",
-                                                   batch.labels.size(), " labels"));
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.size, " with ", batch.inputs.size(),
+                                                   " inputs and ", batch.labels.size(), " labels"));
   }
   for (int64_t label : batch.labels) {
     if (label < 0 || label >= options_.classes) return absl::InvalidArgumentError(absl::StrCat("label ", label));
@@ -112,7 +113,8 @@ BatchResult FakeModel::Forward(const Batch& batch, std::vector<float>* probabili
     float* outputs = probabilities->data() + n * classes;
     for (int64_t c = 0; c < classes; ++c) {
       outputs[c] = linear_[classes * inputs_ + c];
-      for (int64_t i = 0; i < inputs_; ++i) outputs[c] += linear_[c * inputs_ + i] * (batch.inputs[n * inputs_ + i] + shift_[i]);
+      for (int64_t i = 0; i < inputs_; ++i)
+        outputs[c] += linear_[c * inputs_ + i] * (batch.inputs[n * inputs_ + i] + shift_[i]);
     }
     float* const best = std::max_element(outputs, outputs + classes);
     if (best - outputs == batch.labels[n]) ++result.correct;
@@ -151,7 +153,8 @@ absl::Status FakeModel::Save(absl::Span<uint8_t> bytes) const {
 }
 
 absl::StatusOr<std::unique_ptr<Model>> FakeModelFactory::Create(const ModelOptions& options) {
-  if (options.builtin != "fake") return absl::InvalidArgumentError(absl::StrCat("unknown model \"", options.builtin, "\""));
+  if (options.builtin != "fake")
+    return absl::InvalidArgumentError(absl::StrCat("unknown model \"", options.builtin, "\""));
   if (options.sample_shape.size() != 3 || options.classes < 2) return absl::InvalidArgumentError("impossible shape");
   FakeModel::Options made = defaults_;
   made.sample_shape = options.sample_shape;

@@ -11,8 +11,9 @@
 
 namespace causeway::worker {
 
-// A linear softmax model in plain C++ that keeps Model's whole contract: layer 1, "shift", adds a vector to the sample and keeps a
-// running mean (float buffer) and a count of batches (integer buffer) that nothing depends on; layer 2, "linear", makes the classes.
+// A linear softmax model in plain C++ that keeps Model's whole contract: layer 1, "shift", adds a vector to the sample
+// and keeps a running mean (float buffer) and a count of batches (integer buffer) that nothing depends on; layer 2,
+// "linear", makes the classes.
 //
 // Not thread-safe, as any Model.
 class FakeModel : public Model {
