@@ -164,6 +164,8 @@ class DialedLink : public Link {
 
   absl::Status CloseWrite() override {
     RETURN_IF_ERROR(breaker_.why());
+    // gRPC aborts the process when it is told twice.
+    if (std::exchange(write_closed_, true)) return absl::OkStatus();
     if (stream_->WritesDone()) return absl::OkStatus();
     RETURN_IF_ERROR(breaker_.why());
     return absl::UnavailableError("the stream is broken, or the peer has ended it");
@@ -189,6 +191,7 @@ class DialedLink : public Link {
   grpc::ClientContext context_;
   Breaker breaker_;
   std::unique_ptr<Stream> stream_;
+  bool write_closed_ = false;  // Writing side's thread only.
   Mutex finish_mu_;  // Held while waiting for the final status, which every caller wants.
   bool finished_ ABSL_GUARDED_BY(finish_mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(finish_mu_);

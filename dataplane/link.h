@@ -35,7 +35,7 @@ class Link {
   // status (PermissionDenied, ...) instead of OutOfRange when it ended with an error.
   virtual absl::StatusOr<v1::Frame> Read(absl::Time deadline) = 0;
 
-  // Dialing side: no more writes; the peer's Read then gives OutOfRange.
+  // Dialing side: no more writes; the peer's Read then gives OutOfRange. Idempotent.
   virtual absl::Status CloseWrite() = 0;
 
   // Dialing side: waits for the peer's final status. Idempotent.
