@@ -6,6 +6,7 @@
 #include "base/completion.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "dataplane/protocol_version.h"
 
 namespace causeway::worker {
 namespace {
@@ -112,8 +113,11 @@ void Agent::SetConnected(bool connected) {
 }
 
 void Agent::Register() {
-  const absl::StatusOr<v1::RegisterResponse> response =
+  absl::StatusOr<v1::RegisterResponse> response =
       options_.client->Register(options_.registration, options_.clock->Now() + kRegisterTimeout);
+  if (response.ok()) {
+    if (absl::Status compatible = dataplane::CheckCompatible(response->version(), "the coordinator"); !compatible.ok()) response = compatible;
+  }
   if (response.ok()) {
     log::Info("registered", {{"site", response->site()}, {"worker", response->worker()}, {"generation", response->site_generation()},
                              {"coordinator_incarnation", response->coordinator_incarnation()}});

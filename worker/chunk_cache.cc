@@ -13,7 +13,6 @@ namespace causeway::worker {
 namespace {
 
 constexpr char kPartSuffix[] = ".part";
-constexpr size_t kMaxOpenFiles = 256;
 constexpr int64_t kHashBytes = 1 << 20;
 
 }  // namespace
@@ -21,7 +20,7 @@ constexpr int64_t kHashBytes = 1 << 20;
 ChunkCache::Pins::~Pins() { cache_->Unpin(names_); }
 
 absl::StatusOr<std::unique_ptr<ChunkCache>> ChunkCache::Open(const Options& options) {
-  if (options.fs == nullptr || options.dir.empty() || options.limit_bytes <= 0) {
+  if (options.fs == nullptr || options.dir.empty() || options.limit_bytes <= 0 || options.max_open_files <= 0) {
     return absl::InvalidArgumentError("a chunk cache needs a file system, a folder and a limit");
   }
   std::unique_ptr<ChunkCache> cache(new ChunkCache(options));
@@ -289,7 +288,7 @@ absl::Status ChunkCache::Read(const std::string& sha256, int64_t offset, absl::S
     if (entry.open == nullptr) {
       ASSIGN_OR_RETURN(entry.open, options_.fs->OpenForRead(Path(sha256, true)));
       open_order_.push_back(sha256);
-      if (open_order_.size() > kMaxOpenFiles) {
+      if (open_order_.size() > static_cast<size_t>(options_.max_open_files)) {
         entries_.at(open_order_.front()).open.reset();
         open_order_.pop_front();
       }

@@ -34,6 +34,7 @@ class ChunkCache {
     FileSystem* fs = nullptr;  // Not owned; outlives this.
     std::string dir;           // Made if missing.
     int64_t limit_bytes = 0;   // > 0
+    int max_open_files = 256;  // Kept open between reads; > 0.
   };
   // Takes over what earlier processes left in `dir`. Errors: InvalidArgument (options), those of the file system.
   static absl::StatusOr<std::unique_ptr<ChunkCache>> Open(const Options& options);

@@ -26,7 +26,7 @@ class ChunkCacheTest : public testing::Test {
   void Reopen(int64_t limit_bytes) {
     pins_.clear();
     cache_.reset();
-    auto cache = ChunkCache::Open({RealFileSystem(), dir_.Join("cache"), limit_bytes});
+    auto cache = ChunkCache::Open({RealFileSystem(), dir_.Join("cache"), limit_bytes, /*max_open_files=*/3});
     ASSERT_THAT(cache, IsOk());
     cache_ = *std::move(cache);
   }
@@ -169,7 +169,7 @@ TEST_F(ChunkCacheTest, RefusesMoreThanItsLimit) {
   const std::string a(40, 'a'), b(60, 'b'), c(1, 'c');
   Pin(a);
   Pin(b);
-  EXPECT_THAT(cache_->Pin({Ref(c), Ref(a)}), StatusIs(absl::StatusCode::kResourceExhausted, testing::AllOf(HasSubstr("1 bytes, and 100 bytes"), HasSubstr("cache.limit"))));
+  EXPECT_THAT(cache_->Pin({Ref(c), Ref(a)}), StatusIs(absl::StatusCode::kResourceExhausted, testing::AllOf(HasSubstr("1 bytes, and 100 in use"), HasSubstr("cache.limit"))));
   EXPECT_THAT(cache_->Pin({Ref(a), Ref(b), Ref(a)}), IsOk());
   EXPECT_EQ(cache_->used_bytes(), 100);
   pins_.clear();
@@ -183,11 +183,10 @@ TEST_F(ChunkCacheTest, ASmallerLimitEvictsAtOnce) {
   EXPECT_EQ(cache_->used_bytes(), 40);
 }
 
-TEST_F(ChunkCacheTest, SurvivesMoreChunksThanOpenFiles) {
-  Reopen(1 << 20);
-  for (int i = 0; i < 300; ++i) Add("chunk " + std::to_string(i));
+TEST_F(ChunkCacheTest, ReadsFromMoreChunksThanItKeepsOpen) {
+  for (int i = 0; i < 6; ++i) Add("chunk " + std::to_string(i));
   for (int round = 0; round < 2; ++round) {
-    for (int i = 0; i < 300; ++i) ASSERT_EQ(Read("chunk " + std::to_string(i)), "chunk " + std::to_string(i));
+    for (int i = 0; i < 6; ++i) ASSERT_EQ(Read("chunk " + std::to_string(i)), "chunk " + std::to_string(i));
   }
 }
 
