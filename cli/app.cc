@@ -107,7 +107,7 @@ void CollectCommands(CLI::App* app, const std::string& path, std::vector<Command
 CLI::App* AddCommand(CLI::App* parent, Arguments* arguments, const std::string& name, const std::string& description, const std::string& example,
                      Action action) {
   CLI::App* command = parent->add_subcommand(name, description);
-  command->footer("Example:\n  " + example);
+  command->footer("With every command: --context, --output table|json, --timeout (see `causeway --help`)\n\nExample:\n  " + example);
   command->fallthrough();
   command->callback([arguments, action = std::move(action)] { arguments->action = action; });
   return command;

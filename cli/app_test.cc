@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "cli/cli_test_fixture.h"
 #include "dataplane/protocol_version.h"
 
@@ -113,6 +116,24 @@ TEST_F(AppTest, CompletionKnowsEveryCommand) {
   }
   EXPECT_THAT(out(), HasSubstr("\"causeway model fetch\") words=\"--help --out --version --context --output --timeout\""));
   EXPECT_EQ(Run({"completion", "tcsh"}), 2);
+}
+
+// What may be typed is in docs/reference.md.
+TEST_F(AppTest, TheReferenceHasEveryCommandAndFlag) {
+  absl::StatusOr<std::string> reference = RealFileSystem()->ReadFile(CAUSEWAY_SOURCE_DIR "/docs/reference.md", 1 << 20);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  for (const std::vector<std::string>& command : AllCommands()) {
+    EXPECT_THAT(*reference, HasSubstr("| `" + absl::StrJoin(command, " ")));
+  }
+  ASSERT_EQ(Run({"completion", "bash"}), 0);
+  std::istringstream words(absl::StrReplaceAll(out(), {{"\"", " "}}));
+  int flags = 0;
+  for (std::string word; words >> word;) {
+    if (word.size() < 3 || word.substr(0, 2) != "--") continue;
+    ++flags;
+    EXPECT_TRUE(absl::StrContains(*reference, "`" + word) || absl::StrContains(*reference, "[" + word)) << word;
+  }
+  EXPECT_GT(flags, 50);
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 
 #include <memory>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cli/output.h"
+#include "dataplane/digest.h"
 #include "dataplane/safetensors.h"
 
 namespace causeway::cli {
@@ -63,7 +63,7 @@ absl::Status ModelFetch(Session& session, const FetchOptions& options) {
   ASSIGN_OR_RETURN(int64_t bytes, files->FileSize(options.out));
   session.Print("causeway.model-fetched/1",
                 {{"job", options.job}, {"version", model.version}, {"file", options.out}, {"bytes", bytes}, {"tensors", model.layout.tensors().size()},
-                 {"tensor_bytes", model.layout.total_bytes()}, {"tensor_sha256", absl::BytesToHexString(model.sha256)}},
+                 {"tensor_bytes", model.layout.total_bytes()}, {"tensor_sha256", dataplane::ToHex(model.sha256)}},
                 absl::StrCat(options.out, ": version ", model.version, " of ", options.job, ", ", model.layout.tensors().size(), " tensors, ",
                              HumanBytes(static_cast<double>(bytes)), "\n"));
   return absl::OkStatus();

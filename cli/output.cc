@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "base/log.h"
+#include "dataplane/digest.h"
 
 namespace causeway::cli {
 namespace {
@@ -30,12 +31,6 @@ std::string EnumText(const google::protobuf::EnumValueDescriptor& value) {
   return std::string(absl::StripPrefix(value.name(), prefix + "_"));
 }
 
-std::string Hex(const std::string& bytes) {
-  std::string hex;
-  for (unsigned char c : bytes) absl::StrAppendFormat(&hex, "%02x", c);
-  return hex;
-}
-
 Json ScalarToJson(const Message& m, const FieldDescriptor* f, int index) {
   const Reflection* r = m.GetReflection();
   bool repeated = f->is_repeated();
@@ -50,7 +45,7 @@ Json ScalarToJson(const Message& m, const FieldDescriptor* f, int index) {
     case FieldDescriptor::CPPTYPE_ENUM: return EnumText(*(repeated ? r->GetRepeatedEnum(m, f, index) : r->GetEnum(m, f)));
     case FieldDescriptor::CPPTYPE_STRING: {
       std::string text = repeated ? r->GetRepeatedString(m, f, index) : r->GetString(m, f);
-      return f->type() == FieldDescriptor::TYPE_BYTES ? Hex(text) : text;
+      return f->type() == FieldDescriptor::TYPE_BYTES ? dataplane::ToHex(text) : text;
     }
     case FieldDescriptor::CPPTYPE_MESSAGE:
       if (!repeated && !r->HasField(m, f)) return nullptr;

@@ -129,7 +129,7 @@ absl::StatusOr<CoordinatorConfig> ParseCoordinatorYaml(absl::string_view text, c
   config.broken_stream_grace = root.Duration("broken_stream_grace", config.broken_stream_grace, absl::ZeroDuration(), kLongest);
   config.profile = root.Duration("profile_seconds", config.profile, absl::Milliseconds(100), absl::Minutes(10));
   config.spool_limit_bytes = root.Bytes("spool_limit", config.spool_limit_bytes, 1 << 20);
-  config.threads = static_cast<int>(root.Int("threads", 0, 0, 1024));
+  config.threads = static_cast<int>(root.Int("threads", 0, 0, 4096));
   if (config.lease < 2 * config.heartbeat) {
     root.AddError("lease", absl::StrCat("found ", absl::FormatDuration(config.lease), "; allowed: at least twice the heartbeat (",
                                         absl::FormatDuration(config.heartbeat), ")"));
@@ -150,7 +150,7 @@ absl::StatusOr<WorkerConfig> ParseWorkerYaml(absl::string_view text, const std::
   config.log = ReadLog(root.Map("log"), folder);
   YamlMap cache = root.Map("cache");
   config.cache_limit_bytes = cache.Bytes("limit", config.cache_limit_bytes, 1 << 20);
-  config.threads = static_cast<int>(root.Int("threads", 0, 0, 1024));
+  config.threads = static_cast<int>(root.Int("threads", 0, 0, 4096));
   config.device = root.Choice("device", "auto", {"auto", "cpu", "cuda"});
   YamlMap emulate = root.Map("emulate");
   config.emulate.slowdown = emulate.Double("slowdown", 1, {.min = 1, .max = 1e6});

@@ -5,7 +5,11 @@
 
 #include <string>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/file.h"
+#include "jobspec/job_spec.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/fakes/temp_dir.h"
 
@@ -187,6 +191,32 @@ TEST(LoadConfigTest, ReadsTheFileAndNamesItInErrors) {
   ASSERT_THAT(RealFileSystem()->WriteFileAtomically(path, "advertise: a:1\nbad: 1\n"), IsOk());
   EXPECT_THAT(LoadCoordinatorConfig(path), StatusIs(kInvalid, HasSubstr(path + ":2: bad: unknown key")));
   EXPECT_THAT(LoadWorkerConfig(path), StatusIs(kInvalid, HasSubstr(path + ":1:")));
+}
+
+// The message about an unknown key lists the known ones: each is in docs/reference.md.
+TEST(ReferenceTest, HasEveryKey) {
+  absl::StatusOr<std::string> reference = RealFileSystem()->ReadFile(CAUSEWAY_SOURCE_DIR "/docs/reference.md", 1 << 20);
+  ASSERT_THAT(reference, IsOk());
+  for (const absl::Status& status : {ParseCoordinatorYaml("advertise: a:1\nzzzzzzzzz: 1\nhttp: {zzzzzzzzz: 1}\nlog: {zzzzzzzzz: 1}\n", "f").status(),
+                                     ParseWorkerYaml("coordinator: a:1\nzzzzzzzzz: 1\ncache: {zzzzzzzzz: 1}\nemulate: {zzzzzzzzz: 1}\n", "f").status(),
+                                     ParseJobYaml("zzzzzzzzz: 1\nbatch: {zzzzzzzzz: 1}\noptimizer: {zzzzzzzzz: 1, schedule: {zzzzzzzzz: 1}}\n"
+                                                  "rounds: {zzzzzzzzz: 1}\ncheckpoint: {zzzzzzzzz: 1}\nallocation: {zzzzzzzzz: 1}\n"
+                                                  "site_sync: {zzzzzzzzz: 1}\nmodel: {zzzzzzzzz: 1}\nend: {zzzzzzzzz: 1}\n",
+                                                  "f")
+                                         .status()}) {
+    int keys = 0;
+    for (absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+      std::vector<std::string> parts = absl::StrSplit(line, "zzzzzzzzz: unknown key; allowed: ");
+      if (parts.size() != 2) continue;
+      std::string prefix = parts[0].substr(parts[0].rfind(' ') + 1);  // "optimizer.schedule."
+      for (absl::string_view key : absl::StrSplit(parts[1], ", ")) {
+        ++keys;
+        std::string name = absl::StrCat("`", prefix, key);
+        EXPECT_TRUE(absl::StrContains(*reference, name + "`") || absl::StrContains(*reference, name + ".")) << name;
+      }
+    }
+    EXPECT_GT(keys, 10);
+  }
 }
 
 }  // namespace

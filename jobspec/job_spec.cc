@@ -66,7 +66,7 @@ void ReadData(YamlMap map, v1::DataSpec* data) {
 }
 
 void ReadBatch(YamlMap map, v1::BatchSpec* batch) {
-  if (map.Has("per_worker") && map.String("per_worker") != "auto") {
+  if (map.String("per_worker", "auto") != "auto") {
     batch->set_per_worker(map.Int("per_worker", std::nullopt, 1, kMaxBatch));
   }
   batch->set_max(map.Int("max", std::max<int64_t>(128, batch->per_worker()), 1, kMaxBatch));
@@ -123,10 +123,9 @@ void ReadRounds(YamlMap map, v1::RoundsSpec* rounds) {
     map.AddError("every", absl::StrCat("found \"", every, "\"; allowed: epoch, {per_epoch: N}"));
   }
   rounds->set_quorum(map.Double("quorum", 0.67, {.min = 0, .max = 1, .min_excluded = true}));
-  if (map.Has("deadline") && map.String("deadline") != "auto") {
+  if (map.String("deadline", "auto") != "auto") {
     rounds->set_deadline_s(absl::ToDoubleSeconds(map.Duration("deadline", std::nullopt, absl::Seconds(1), absl::Hours(240))));
   }
-  map.Ignore("deadline");
   rounds->set_replan_after_s(absl::ToDoubleSeconds(map.Duration("replan_after", absl::Seconds(60), absl::Seconds(1), absl::Hours(240))));
   rounds->set_max_change(map.Double("max_change", 10, kAboveZero));
   YamlMap outer = map.Map("outer");
