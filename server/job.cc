@@ -101,6 +101,9 @@ void Job::Enter(v1::JobState state, const std::string& reason, absl::Time now) {
   log::Info("job state", {{"job", options_.spec.name()}, {"from", v1::JobState_Name(state_)}, {"to", v1::JobState_Name(state)}, {"reason", reason}});
   state_ = state;
   reason_ = reason;
+  if (ended()) {
+    for (auto& [worker, member] : members_) member.progress.Clear();
+  }
   phase_started_ = now;
   phase_progress_ = now;
   actions_.push_back(StoreJob{});
@@ -381,6 +384,7 @@ v1::PushResult Job::RejectContribution(const WorkerId& worker, const v1::PushReq
 
 bool Job::BeginAdding(const WorkerId& worker, const v1::PushRequest& request) {
   if (book_ == nullptr || committing_ || request.fence().round() != round_.value() || request.attempt() != attempt_) return false;
+  members_[worker].contributed = Incarnation(request.fence().incarnation());
   return book_->MarkAdding(worker, request.samples(), request.sha256());
 }
 
@@ -616,7 +620,7 @@ void Job::Activate(absl::Time now) {
 
 bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
   if (evaluating_.has_value() && AdvanceEvaluation(now)) return true;
-  if (committing_ || final_evaluation_) return false;
+  if (committing_ || (evaluating_.has_value() && evaluating_->final)) return false;
   if (book_ != nullptr) {
     switch (book_->Decide(now)) {
       case RoundBook::Verdict::kWait:
@@ -669,12 +673,15 @@ bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
     }
   }
   if (EndReached()) {
-    if (options_.test.samples() > 0) {
-      final_evaluation_ = true;
-      StartEvaluation(version_, /*final=*/true, now);
-      return true;
+    if (options_.test.samples() == 0) {
+      Finish(version_, "", now);
+      return false;
     }
-    Finish(version_, "", now);
+    if (!end_reached_.has_value()) end_reached_ = now;
+    StartEvaluation(version_, /*final=*/true, now);
+    if (evaluating_.has_value()) return true;
+    reason_ = "waiting for a worker for the last evaluation";
+    if (now - *end_reached_ > kMinEvaluationDeadline) Finish(version_, "no worker was there for the last evaluation", now);
     return false;
   }
   if (next_.has_value() && DataInPlace(*next_)) Activate(now);
@@ -941,7 +948,11 @@ v1::Assignment Job::AssignmentFor(const WorkerId& worker) const {
   }
   if (book_ != nullptr && !committing_) {
     const RoundBook::Entry* entry = book_->Find(worker);
-    if (entry != nullptr && (entry->state == RoundBook::State::kOutstanding || entry->state == RoundBook::State::kAdding)) {
+    // Who has contributed keeps the task until the commit, so that the answer to its push is not cut off; only another process of the same
+    // worker would do the round again in vain.
+    const bool open = entry != nullptr && entry->state != RoundBook::State::kRejected &&
+                      (entry->state != RoundBook::State::kCounted || member->contributed == member->incarnation);
+    if (open) {
       const v1::WorkerPlan* plan = PlanOf(*active_, worker);
       const int64_t n = active_->result.plan.rounds_per_epoch();
       const Steps steps = StepsOf(*plan, round_.value(), n);

@@ -158,6 +158,7 @@ class Job {
     int64_t fetch_bytes = 0;
     int64_t samples_counted = 0;
     bool fresh_optimizer = false;
+    Incarnation contributed;  // which of its processes sent the newest contribution
   };
   struct PlanState {
     PlanResult result;
@@ -223,7 +224,7 @@ class Job {
   std::unique_ptr<RoundBook> book_;
   double round_loss_sum_ = 0;
   bool committing_ = false;
-  bool final_evaluation_ = false;
+  std::optional<absl::Time> end_reached_;  // When nothing but the last evaluation was left to do.
   std::optional<Evaluating> evaluating_;
   std::optional<Version> final_version_;
   std::vector<v1::RoundRecord> rounds_;
