@@ -46,12 +46,13 @@ TEST(Backoff, SeedsDecideTheDelays) {
 TEST(Backoff, OnlyLostCallsAreRetried) {
   EXPECT_TRUE(IsRetryable(absl::UnavailableError("")));
   EXPECT_TRUE(IsRetryable(absl::DeadlineExceededError("")));
-  for (absl::StatusCode code : {absl::StatusCode::kOk, absl::StatusCode::kCancelled, absl::StatusCode::kUnknown,
-                                absl::StatusCode::kInvalidArgument, absl::StatusCode::kNotFound,
-                                absl::StatusCode::kAlreadyExists, absl::StatusCode::kPermissionDenied,
-                                absl::StatusCode::kResourceExhausted, absl::StatusCode::kFailedPrecondition,
-                                absl::StatusCode::kAborted, absl::StatusCode::kOutOfRange, absl::StatusCode::kUnimplemented,
-                                absl::StatusCode::kInternal, absl::StatusCode::kDataLoss, absl::StatusCode::kUnauthenticated}) {
+  for (absl::StatusCode code :
+       {absl::StatusCode::kOk, absl::StatusCode::kCancelled, absl::StatusCode::kUnknown,
+        absl::StatusCode::kInvalidArgument, absl::StatusCode::kNotFound, absl::StatusCode::kAlreadyExists,
+        absl::StatusCode::kPermissionDenied, absl::StatusCode::kResourceExhausted,
+        absl::StatusCode::kFailedPrecondition, absl::StatusCode::kAborted, absl::StatusCode::kOutOfRange,
+        absl::StatusCode::kUnimplemented, absl::StatusCode::kInternal, absl::StatusCode::kDataLoss,
+        absl::StatusCode::kUnauthenticated}) {
     EXPECT_FALSE(IsRetryable(absl::Status(code, "x"))) << absl::StatusCodeToString(code);
   }
 }

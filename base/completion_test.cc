@@ -59,7 +59,8 @@ TEST(Completion, DeadlineNamesWhatWasWaitedFor) {
 TEST(Completion, CarriesErrors) {
   Completion<int> completion;
   completion.Set(absl::DataLossError("torn"));
-  EXPECT_THAT(completion.Await(RealClock(), absl::InfiniteFuture(), "x"), StatusIs(absl::StatusCode::kDataLoss, "torn"));
+  EXPECT_THAT(completion.Await(RealClock(), absl::InfiniteFuture(), "x"),
+              StatusIs(absl::StatusCode::kDataLoss, "torn"));
 }
 
 }  // namespace

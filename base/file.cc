@@ -89,7 +89,8 @@ absl::StatusOr<Fd> Open(const std::string& path, int flags, int mode, absl::stri
 absl::Status SyncFolder(const std::string& folder) {
   ASSIGN_OR_RETURN(Fd fd, Open(folder, O_RDONLY | O_DIRECTORY, 0, "open the folder"));
   // EINVAL: a file system whose folders cannot be synced, and need not be.
-  if (Retried([&] { return ::fsync(fd.get()); }) != 0 && errno != EINVAL) return ErrnoError("sync the folder", folder, errno);
+  if (Retried([&] { return ::fsync(fd.get()); }) != 0 && errno != EINVAL)
+    return ErrnoError("sync the folder", folder, errno);
   return absl::OkStatus();
 }
 
@@ -136,7 +137,8 @@ class PosixRandomAccessFile : public RandomAccessFile {
       ssize_t got = Retried([&] { return ::pread(fd_.get(), out.data(), out.size(), offset); });
       if (got < 0) return ErrnoError("read", path_, errno);
       if (got == 0) {
-        return absl::OutOfRangeError(absl::StrCat(path_, " ends at byte ", offset, ", ", out.size(), " more were asked for"));
+        return absl::OutOfRangeError(
+            absl::StrCat(path_, " ends at byte ", offset, ", ", out.size(), " more were asked for"));
       }
       out.remove_prefix(got);
       offset += got;
@@ -196,10 +198,11 @@ class PosixFileSystem : public FileSystem {
 
   absl::Status WriteFileAtomically(const std::string& path, absl::string_view content, int mode) override {
     const std::string aside = absl::StrCat(path, ".tmp-", ::gettid());  // Two threads may write one path.
-    ::unlink(aside.c_str());  // Left by a crash, perhaps with another mode.
+    ::unlink(aside.c_str());                                            // Left by a crash, perhaps with another mode.
     absl::Cleanup remove_aside = [&] { ::unlink(aside.c_str()); };
     ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, Create(aside, mode));
-    RETURN_IF_ERROR(file->Append(absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(content.data()), content.size())));
+    RETURN_IF_ERROR(
+        file->Append(absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(content.data()), content.size())));
     RETURN_IF_ERROR(file->Sync());
     RETURN_IF_ERROR(file->Close());
     RETURN_IF_ERROR(Rename(aside, path));
@@ -267,7 +270,8 @@ class PosixFileSystem : public FileSystem {
 
   absl::StatusOr<int64_t> FreeBytes(const std::string& path) override {
     struct statvfs info;
-    if (Retried([&] { return ::statvfs(path.c_str(), &info); }) != 0) return ErrnoError("look at the disk of", path, errno);
+    if (Retried([&] { return ::statvfs(path.c_str(), &info); }) != 0)
+      return ErrnoError("look at the disk of", path, errno);
     return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
   }
 

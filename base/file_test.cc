@@ -91,7 +91,8 @@ TEST_F(FileTest, ReadsRanges) {
   std::vector<uint8_t> out(4);
   EXPECT_THAT((*file)->Read(6, absl::MakeSpan(out)), IsOk());
   EXPECT_THAT(out, ElementsAre('6', '7', '8', '9'));
-  EXPECT_THAT((*file)->Read(7, absl::MakeSpan(out)), StatusIs(absl::StatusCode::kOutOfRange, HasSubstr(dir_.Join("f"))));
+  EXPECT_THAT((*file)->Read(7, absl::MakeSpan(out)),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr(dir_.Join("f"))));
   EXPECT_THAT((*file)->Read(99, absl::MakeSpan(out)), StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_THAT((*file)->Read(10, {}), IsOk());
 }
@@ -122,7 +123,8 @@ TEST_F(FileTest, ErrorsAreMappedAndNameThePath) {
   EXPECT_THAT(files_->FreeBytes(missing), not_found);
   EXPECT_THAT(files_->LockFile(missing), not_found);
 
-  EXPECT_THAT(files_->Remove("/proc/self/status"), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("/proc/self")));
+  EXPECT_THAT(files_->Remove("/proc/self/status"),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("/proc/self")));
   EXPECT_THAT(files_->OpenForAppend(dir_.path()), StatusIs(absl::StatusCode::kInternal, HasSubstr(dir_.path())));
   EXPECT_THAT(files_->MakeDirs(Make("file", "")), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("file")));
 }
@@ -161,7 +163,8 @@ TEST_F(FileTest, AReaderSeesTheOldContentOrTheNew) {
   for (int i = 0; i < 50; ++i) {
     absl::StatusOr<std::string> content = files_->ReadFile(path, kMax);
     EXPECT_THAT(content, IsOk());
-    EXPECT_TRUE(content.ok() && content->size() == 100'000 && content->find_first_not_of(content->front()) == content->npos);
+    EXPECT_TRUE(content.ok() && content->size() == 100'000 &&
+                content->find_first_not_of(content->front()) == content->npos);
   }
   stop = true;
   for (std::thread& writer : writers) writer.join();
@@ -231,8 +234,9 @@ TEST_F(FileTest, ALockIsHeldByOne) {
   const std::string path = dir_.Join("lock");
   absl::StatusOr<std::unique_ptr<FileSystem::Lock>> first = files_->LockFile(path);
   ASSERT_THAT(first, IsOk());
-  EXPECT_THAT(files_->LockFile(path), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                               AllOf(HasSubstr(path), HasSubstr(absl::StrCat("process ", ::getpid())))));
+  EXPECT_THAT(files_->LockFile(path),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr(path), HasSubstr(absl::StrCat("process ", ::getpid())))));
   first->reset();
   EXPECT_THAT(files_->LockFile(path), IsOk());
 }

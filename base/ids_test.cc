@@ -43,8 +43,8 @@ TEST(ValidateName, AcceptsNames) {
 }
 
 TEST(ValidateName, RefusesTheRest) {
-  for (const std::string& name : std::vector<std::string>{"", "A", "-a", ".a", "_a", "..", "a..b", "a/b", "a b", "a\n", "ä",
-                                                          "a\"b", "a{b", std::string("a\0b", 3)}) {
+  for (const std::string& name : std::vector<std::string>{"", "A", "-a", ".a", "_a", "..", "a..b", "a/b", "a b", "a\n",
+                                                          "ä", "a\"b", "a{b", std::string("a\0b", 3)}) {
     EXPECT_THAT(ValidateName("job", name), StatusIs(absl::StatusCode::kInvalidArgument)) << name;
   }
   EXPECT_THAT(ValidateName("job", std::string(64, 'a')), StatusIs(absl::StatusCode::kInvalidArgument));
@@ -53,7 +53,8 @@ TEST(ValidateName, RefusesTheRest) {
 TEST(ValidateName, SaysWhatWasFoundOnOneLine) {
   EXPECT_THAT(ValidateName("worker name", "Up\n"),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("worker name \"Up\\n\""), HasSubstr("[a-z0-9][a-z0-9._-]{0,62}"), Not(HasSubstr("\n")))));
+                       AllOf(HasSubstr("worker name \"Up\\n\""), HasSubstr("[a-z0-9][a-z0-9._-]{0,62}"),
+                             Not(HasSubstr("\n")))));
 }
 
 }  // namespace

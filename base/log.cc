@@ -41,7 +41,8 @@ std::shared_ptr<Sink> MakeSink(const Options& options, spdlog::sink_ptr output) 
   sink->logger.set_level(ToSpdlog(options.level));
   sink->logger.flush_on(spdlog::level::debug);  // A killed process keeps its last words.
   sink->logger.set_formatter(std::make_unique<spdlog::pattern_formatter>(
-      options.format == Format::kJson ? R"({"ts":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})" : "%Y-%m-%dT%H:%M:%S.%eZ %L %v",
+      options.format == Format::kJson ? R"({"ts":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})"
+                                      : "%Y-%m-%dT%H:%M:%S.%eZ %L %v",
       spdlog::pattern_time_type::utc, "\n"));
   return sink;
 }
@@ -70,14 +71,15 @@ std::string Quote(const std::string& text) {
 
 std::string Token(absl::string_view text) {
   std::string token(text);
-  std::replace_if(token.begin(), token.end(), [](char c) { return !absl::ascii_isgraph(c); }, '_');
+  std::replace_if(
+      token.begin(), token.end(), [](char c) { return !absl::ascii_isgraph(c); }, '_');
   return token;
 }
 
 bool NeedsQuotes(const std::string& value) {
   return value.empty() || std::any_of(value.begin(), value.end(), [](char c) {
-    return !absl::ascii_isgraph(c) || c == '"' || c == '=' || c == '\\';
-  });
+           return !absl::ascii_isgraph(c) || c == '"' || c == '=' || c == '\\';
+         });
 }
 
 std::string TextBody(const Sink& sink, absl::string_view event, std::initializer_list<Field> fields) {
@@ -146,8 +148,7 @@ void Write(Level level, absl::string_view event, std::initializer_list<Field> fi
   std::shared_ptr<Sink> sink = CurrentSink();
   spdlog::level::level_enum spdlog_level = ToSpdlog(level);
   if (!sink->logger.should_log(spdlog_level)) return;
-  std::string body =
-      sink->format == Format::kJson ? JsonBody(*sink, event, fields) : TextBody(*sink, event, fields);
+  std::string body = sink->format == Format::kJson ? JsonBody(*sink, event, fields) : TextBody(*sink, event, fields);
   sink->logger.log(spdlog_level, spdlog::string_view_t(body));
 }
 

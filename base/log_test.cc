@@ -83,7 +83,8 @@ TEST_F(LogTest, NothingFromOutsideBreaksALine) {
 
 TEST_F(LogTest, JsonLinesAreTypedObjects) {
   ConfigureFile(Format::kJson);
-  Warning("worker lost", {{"worker", "gpu \"0\"\n\xff"}, {"round", 3}, {"alive", false}, {"age_s", 1.5}, {"loss", std::nan("")}});
+  Warning("worker lost",
+          {{"worker", "gpu \"0\"\n\xff"}, {"round", 3}, {"alive", false}, {"age_s", 1.5}, {"loss", std::nan("")}});
   ASSERT_THAT(Lines(), SizeIs(1));
   nlohmann::json line = nlohmann::json::parse(Lines()[0]);
   EXPECT_THAT(line.at("ts").get<std::string>(), MatchesRegex("20..-..-..T..:..:..\\....Z"));
@@ -128,7 +129,8 @@ TEST_F(LogTest, WithoutAFileLinesGoToStandardError) {
 }
 
 TEST_F(LogTest, FilesThatCannotBeOpenedAreErrors) {
-  EXPECT_THAT(Configure({.file = dir_.Join("missing/log")}), StatusIs(absl::StatusCode::kNotFound, HasSubstr("missing/log")));
+  EXPECT_THAT(Configure({.file = dir_.Join("missing/log")}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("missing/log")));
   EXPECT_FALSE(RealFileSystem()->Exists(dir_.Join("missing")));
 }
 
@@ -150,7 +152,8 @@ TEST(LogParse, LevelsAndFormats) {
   EXPECT_THAT(ParseLevel("info"), IsOkAndHolds(Level::kInfo));
   EXPECT_THAT(ParseLevel("warning"), IsOkAndHolds(Level::kWarning));
   EXPECT_THAT(ParseLevel("error"), IsOkAndHolds(Level::kError));
-  EXPECT_THAT(ParseLevel("loud"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("debug, info, warning, error")));
+  EXPECT_THAT(ParseLevel("loud"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("debug, info, warning, error")));
   EXPECT_THAT(ParseFormat("text"), IsOkAndHolds(Format::kText));
   EXPECT_THAT(ParseFormat("json"), IsOkAndHolds(Format::kJson));
   EXPECT_THAT(ParseFormat("xml"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("text nor json")));
@@ -159,7 +162,8 @@ TEST(LogParse, LevelsAndFormats) {
 TEST(CheckDeathTest, SaysWhatFailedAndAborts) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   CAUSEWAY_CHECK(1 + 1 == 2);
-  EXPECT_DEATH(CAUSEWAY_CHECK(1 + 1 == 3), "E - check_failed file=.*log_test.cc line=[0-9]+ condition=\"1 \\+ 1 == 3\"");
+  EXPECT_DEATH(CAUSEWAY_CHECK(1 + 1 == 3),
+               "E - check_failed file=.*log_test.cc line=[0-9]+ condition=\"1 \\+ 1 == 3\"");
 }
 
 }  // namespace

@@ -84,22 +84,25 @@ class PrometheusRegistry : public MetricRegistry {
  public:
   Counter* GetCounter(const std::string& name, const std::string& help, const MetricLabels& labels) override {
     MutexLock lock(&mu_);
-    return GetLocked(counters_, prometheus::BuildCounter(), name, help, {}, labels,
-                     [&](auto& family) -> auto& { return family.Add(labels); });
+    return GetLocked(
+        counters_, prometheus::BuildCounter(), name, help, {},
+        labels, [&](auto& family) -> auto& { return family.Add(labels); });
   }
 
   Gauge* GetGauge(const std::string& name, const std::string& help, const MetricLabels& labels) override {
     MutexLock lock(&mu_);
-    return GetLocked(gauges_, prometheus::BuildGauge(), name, help, {}, labels,
-                     [&](auto& family) -> auto& { return family.Add(labels); });
+    return GetLocked(
+        gauges_, prometheus::BuildGauge(), name, help, {},
+        labels, [&](auto& family) -> auto& { return family.Add(labels); });
   }
 
   Histogram* GetHistogram(const std::string& name, const std::string& help, const std::vector<double>& bounds,
                           const MetricLabels& labels) override {
     CAUSEWAY_CHECK(std::is_sorted(bounds.begin(), bounds.end()));
     MutexLock lock(&mu_);
-    return GetLocked(histograms_, prometheus::BuildHistogram(), name, help, bounds, labels,
-                     [&](auto& family) -> auto& { return family.Add(labels, bounds); });
+    return GetLocked(
+        histograms_, prometheus::BuildHistogram(), name, help, bounds,
+        labels, [&](auto& family) -> auto& { return family.Add(labels, bounds); });
   }
 
   void RemoveWhere(const std::string& label, const std::string& value) override {
@@ -126,9 +129,9 @@ class PrometheusRegistry : public MetricRegistry {
 
  private:
   template <typename Metric, typename Handle, typename Builder, typename AddSeries>
-  Handle* GetLocked(Families<Metric, Handle>& families, Builder builder, const std::string& name, const std::string& help,
-                    const std::vector<double>& bounds, const MetricLabels& labels, AddSeries add)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  Handle* GetLocked(Families<Metric, Handle>& families, Builder builder, const std::string& name,
+                    const std::string& help, const std::vector<double>& bounds, const MetricLabels& labels,
+                    AddSeries add) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     Family<Metric, Handle>& family = families[name];
     if (family.family == nullptr) {
       CAUSEWAY_CHECK(prometheus::CheckMetricName(name));
@@ -157,7 +160,8 @@ class PrometheusRegistry : public MetricRegistry {
 
 // The address and port as civetweb and a URL spell them, or InvalidArgument.
 absl::StatusOr<std::string> ListenAddress(const std::string& address, int port) {
-  if (port < 0 || port > 65535) return absl::InvalidArgumentError(absl::StrCat("HTTP port ", port, " is not in 0..65535"));
+  if (port < 0 || port > 65535)
+    return absl::InvalidArgumentError(absl::StrCat("HTTP port ", port, " is not in 0..65535"));
   unsigned char parsed[sizeof(in6_addr)];
   if (inet_pton(AF_INET, address.c_str(), parsed) == 1) return absl::StrCat(address, ":", port);
   if (inet_pton(AF_INET6, address.c_str(), parsed) == 1) return absl::StrCat("[", address, "]:", port);
@@ -194,8 +198,8 @@ class CivetHttpServer : public HttpServer {
     mg_context* context = mg_start2(&init, &error);
     MutexLock lock(&mu_);
     if (context == nullptr) {
-      return absl::UnavailableError(absl::StrCat("cannot serve HTTP on ", *address, ": ",
-                                                 first_message_.empty() ? text : first_message_));
+      return absl::UnavailableError(
+          absl::StrCat("cannot serve HTTP on ", *address, ": ", first_message_.empty() ? text : first_message_));
     }
     std::move(undo).Cancel();
     context_ = context;
@@ -214,7 +218,8 @@ class CivetHttpServer : public HttpServer {
       context = std::exchange(context_, nullptr);
     }
     if (context == nullptr) return;
-    // mg_stop waits for the requests being answered, and for up to 2 s until the listener looks up; connections wake that.
+    // mg_stop waits for the requests being answered, and for up to 2 s until the listener looks up; connections wake
+    // that.
     Completion<bool> stopped;
     std::thread stopper([&] {
       mg_stop(context);

@@ -29,18 +29,20 @@ TEST(MetricRegistry, ExposesEveryKindWithHelpAndLabels) {
   histogram->Observe(0.1);
   histogram->Observe(1);
   histogram->Observe(9);
-  EXPECT_THAT(registry->Expose(),
-              AllOf(HasSubstr("# HELP causeway_rounds_total Rounds committed.\n# TYPE causeway_rounds_total counter\n"
-                              "causeway_rounds_total{job=\"fashion\"} 3\n"),
-                    HasSubstr("# TYPE causeway_workers gauge\ncauseway_workers 4\n"),
-                    HasSubstr("causeway_round_seconds_count 3\n"), HasSubstr("causeway_round_seconds_bucket{le=\"0.5\"} 1\n"),
-                    HasSubstr("causeway_round_seconds_bucket{le=\"2\"} 2\n"),
-                    HasSubstr("causeway_round_seconds_bucket{le=\"+Inf\"} 3\n")));
+  EXPECT_THAT(
+      registry->Expose(),
+      AllOf(HasSubstr("# HELP causeway_rounds_total Rounds committed.\n# TYPE causeway_rounds_total counter\n"
+                      "causeway_rounds_total{job=\"fashion\"} 3\n"),
+            HasSubstr("# TYPE causeway_workers gauge\ncauseway_workers 4\n"),
+            HasSubstr("causeway_round_seconds_count 3\n"), HasSubstr("causeway_round_seconds_bucket{le=\"0.5\"} 1\n"),
+            HasSubstr("causeway_round_seconds_bucket{le=\"2\"} 2\n"),
+            HasSubstr("causeway_round_seconds_bucket{le=\"+Inf\"} 3\n")));
 }
 
 TEST(MetricRegistry, TheSameNameAndLabelsGiveTheSameHandle) {
   auto registry = MetricRegistry::Create();
-  EXPECT_EQ(registry->GetGauge("g", "h", {{"a", "1"}, {"b", "2"}}), registry->GetGauge("g", "h", {{"b", "2"}, {"a", "1"}}));
+  EXPECT_EQ(registry->GetGauge("g", "h", {{"a", "1"}, {"b", "2"}}),
+            registry->GetGauge("g", "h", {{"b", "2"}, {"a", "1"}}));
   EXPECT_NE(registry->GetGauge("g", "h", {{"a", "1"}}), registry->GetGauge("g", "h", {{"a", "2"}}));
 }
 
@@ -113,13 +115,14 @@ struct Answer {
 
 Answer Fetch(int port, const std::string& path, const std::string& method = "GET") {
   char error[256] = "";
-  mg_connection* connection = mg_download("127.0.0.1", port, 0, error, sizeof(error), "%s %s HTTP/1.1\r\nHost: localhost\r\n\r\n",
-                                          method.c_str(), path.c_str());
+  mg_connection* connection = mg_download("127.0.0.1", port, 0, error, sizeof(error),
+                                          "%s %s HTTP/1.1\r\nHost: localhost\r\n\r\n", method.c_str(), path.c_str());
   if (connection == nullptr) return {0, "", error};
   const mg_response_info* response = mg_get_response_info(connection);
   Answer answer{response->status_code};
   for (int i = 0; i < response->num_headers; ++i) {
-    if (absl::string_view(response->http_headers[i].name) == "Content-Type") answer.content_type = response->http_headers[i].value;
+    if (absl::string_view(response->http_headers[i].name) == "Content-Type")
+      answer.content_type = response->http_headers[i].value;
   }
   char buffer[4096];
   for (int got; (got = mg_read(connection, buffer, sizeof(buffer))) > 0;) answer.body.append(buffer, got);

@@ -37,7 +37,8 @@ uint64_t Random::operator()() {
 
 uint64_t Random::Below(uint64_t bound) {
   CAUSEWAY_CHECK(bound > 0);
-  const uint64_t rejected = -bound % bound;  // 2^64 mod bound: as many of the smallest values would come once too often.
+  const uint64_t rejected =
+      -bound % bound;  // 2^64 mod bound: as many of the smallest values would come once too often.
   uint64_t value;
   do {
     value = (*this)();

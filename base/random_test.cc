@@ -17,8 +17,8 @@ using testing::ElementsAre;
 
 // The values that the authors' reference programs for splitmix64 and xoshiro256** print.
 TEST(Random, SeedsBySplitmix64) {
-  EXPECT_THAT(Random(1234567).state(), ElementsAre(6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
-                                                   4593380528125082431u));
+  EXPECT_THAT(Random(1234567).state(),
+              ElementsAre(6457827717110365317u, 3203168211198807973u, 9817491932198370423u, 4593380528125082431u));
 }
 
 TEST(Random, IsXoshiro256StarStar) {
@@ -102,9 +102,10 @@ TEST(Random, ShuffleReachesEveryPermutationEquallyOften) {
 }
 
 TEST(MixSeed, EveryPartCounts) {
-  std::set<uint64_t> seeds = {MixSeed(0, {}),         MixSeed(1, {}),         MixSeed(0, {""}),       MixSeed(0, {}, 1),
-                              MixSeed(0, {"ab", "c"}), MixSeed(0, {"a", "bc"}), MixSeed(0, {"abc"}),    MixSeed(0, {"c", "ab"}),
-                              MixSeed(0, {"abc"}, 1), MixSeed(1, {"abc"})};
+  std::set<uint64_t> seeds = {MixSeed(0, {}),      MixSeed(1, {}),          MixSeed(0, {""}),
+                              MixSeed(0, {}, 1),   MixSeed(0, {"ab", "c"}), MixSeed(0, {"a", "bc"}),
+                              MixSeed(0, {"abc"}), MixSeed(0, {"c", "ab"}), MixSeed(0, {"abc"}, 1),
+                              MixSeed(1, {"abc"})};
   EXPECT_EQ(seeds.size(), 10u);
 }
 
