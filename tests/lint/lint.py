@@ -32,6 +32,7 @@ CLOCK_FREE = {
     "base/clock.cc": "the clock",
     "server/server.cc": "grpc::Server::Shutdown takes a point of system_clock",
     "dataplane/credentials_test.cc": "gRPC's deadlines are points of system_clock",
+    "*/grpc_*_test.cc": "gRPC's deadlines are points of system_clock",
     "base/mutex.h": "the std form of a timed wait needs a deadline on one of its clocks",
     "tests/e2e/*": "waits for real processes",
     "tests/netns/*": "waits for real processes",
