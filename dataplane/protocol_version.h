@@ -27,14 +27,15 @@ inline v1::ProtocolVersion OurVersion() {
 
 // "1.0 (build 0.1.0)"
 inline std::string VersionText(const v1::ProtocolVersion& version) {
-  return absl::StrCat(version.major(), ".", version.minor(), " (build ", version.build().empty() ? "unknown" : version.build(), ")");
+  return absl::StrCat(version.major(), ".", version.minor(), " (build ",
+                      version.build().empty() ? "unknown" : version.build(), ")");
 }
 
 // Errors: FailedPrecondition, with both versions; `peer_role` says who the peer is ("the coordinator", "worker a1").
 inline absl::Status CheckCompatible(const v1::ProtocolVersion& peer, absl::string_view peer_role) {
   if (peer.major() == kProtocolMajor) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("incompatible protocol versions: ", peer_role, " speaks ", VersionText(peer),
-                                                    ", this side speaks ", VersionText(OurVersion()),
+  return absl::FailedPreconditionError(absl::StrCat("incompatible protocol versions: ", peer_role, " speaks ",
+                                                    VersionText(peer), ", this side speaks ", VersionText(OurVersion()),
                                                     "; run the same release on both"));
 }
 

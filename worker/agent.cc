@@ -18,9 +18,9 @@ constexpr absl::Duration kLeaveTimeout = absl::Seconds(1);
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
-  if (options.client == nullptr || options.factory == nullptr || options.cache == nullptr || options.local_state == nullptr ||
-      options.fs == nullptr || options.metrics == nullptr || options.board == nullptr || options.clock == nullptr ||
-      options.transfer.dialer == nullptr) {
+  if (options.client == nullptr || options.factory == nullptr || options.cache == nullptr ||
+      options.local_state == nullptr || options.fs == nullptr || options.metrics == nullptr ||
+      options.board == nullptr || options.clock == nullptr || options.transfer.dialer == nullptr) {
     return absl::InvalidArgumentError("an agent needs all its parts");
   }
   return std::unique_ptr<Agent>(new Agent(std::move(options)));
@@ -30,7 +30,8 @@ Agent::Agent(Options options)
     : options_(std::move(options)),
       state_(options_.state),
       reporter_("report", options_.clock),
-      lanes_{std::make_unique<SerialExecutor>("compute", options_.clock), std::make_unique<SerialExecutor>("fetch", options_.clock)},
+      lanes_{std::make_unique<SerialExecutor>("compute", options_.clock),
+             std::make_unique<SerialExecutor>("fetch", options_.clock)},
       control_("control", options_.clock) {}
 
 Agent::~Agent() { Stop(); }
@@ -102,7 +103,8 @@ void Agent::Pump() {
     if (actions.open_stream) OpenStream();
     if (actions.send_heartbeat) SendHeartbeat();
     for (const Task& task : actions.start) StartTask(task);
-    if (!again && actions.wake_at != absl::InfiniteFuture()) timer_ = control_.AddAt(actions.wake_at, [this] { Pump(); });
+    if (!again && actions.wake_at != absl::InfiniteFuture())
+      timer_ = control_.AddAt(actions.wake_at, [this] { Pump(); });
   }
   SetConnected(state_.connected());
 }
@@ -116,10 +118,13 @@ void Agent::Register() {
   absl::StatusOr<v1::RegisterResponse> response =
       options_.client->Register(options_.registration, options_.clock->Now() + kRegisterTimeout);
   if (response.ok()) {
-    if (absl::Status compatible = dataplane::CheckCompatible(response->version(), "the coordinator"); !compatible.ok()) response = compatible;
+    if (absl::Status compatible = dataplane::CheckCompatible(response->version(), "the coordinator"); !compatible.ok())
+      response = compatible;
   }
   if (response.ok()) {
-    log::Info("registered", {{"site", response->site()}, {"worker", response->worker()}, {"generation", response->site_generation()},
+    log::Info("registered", {{"site", response->site()},
+                             {"worker", response->worker()},
+                             {"generation", response->site_generation()},
                              {"coordinator_incarnation", response->coordinator_incarnation()}});
   } else {
     log::Warning("registration failed", {{"error", response.status()}});
@@ -135,8 +140,11 @@ void Agent::OpenStream() {
   events.on_response = [this, number](const v1::HeartbeatResponse& response) {
     control_.Add([this, number, response] { OnResponse(number, response); });
   };
-  events.on_closed = [this, number](const absl::Status& status) { control_.Add([this, number, status] { OnClosed(number, status); }); };
-  absl::StatusOr<std::unique_ptr<CoordinatorClient::HeartbeatStream>> stream = options_.client->OpenHeartbeat(std::move(events));
+  events.on_closed = [this, number](const absl::Status& status) {
+    control_.Add([this, number, status] { OnClosed(number, status); });
+  };
+  absl::StatusOr<std::unique_ptr<CoordinatorClient::HeartbeatStream>> stream =
+      options_.client->OpenHeartbeat(std::move(events));
   if (stream.ok()) stream_ = *std::move(stream);
   state_.OnStreamOpened(options_.clock->Now(), stream.status());
 }
@@ -167,6 +175,10 @@ void Agent::OnResponse(int64_t stream, const v1::HeartbeatResponse& response) {
 }
 
 void Agent::OnClosed(int64_t stream, const absl::Status& status) {
+  {
+    MutexLock lock(&mu_);
+    if (stopping_) return;
+  }
   if (stream != stream_number_) return;
   ++stream_number_;
   state_.OnStreamClosed(options_.clock->Now(), status);
@@ -227,9 +239,9 @@ void Agent::OnTaskEnded(const Task& task, const std::shared_ptr<TaskContext>& co
     request.set_permanent(true);
     reporter_.Add([this, context, request] {
       // Cancelled is fine: nobody wants the task any more.
-      ReportUntilAnswered(options_.clock, options_.report_backoff, context.get(), "failure",
-                          [&](absl::Time deadline) { return options_.client->ReportFailure(request, deadline); })
-          .IgnoreError();
+      ReportUntilAnswered(options_.clock, options_.report_backoff, context.get(), "failure", [&](absl::Time deadline) {
+        return options_.client->ReportFailure(request, deadline);
+      }).IgnoreError();
     });
   }
   Pump();
@@ -240,7 +252,8 @@ void Agent::CancelTasks(const std::function<bool(const Task&)>& which, absl::str
   {
     MutexLock lock(&mu_);
     for (const auto& [task, live] : live_) {
-      if (std::shared_ptr<TaskContext> context = live.lock(); context != nullptr && which(task)) contexts.push_back(std::move(context));
+      if (std::shared_ptr<TaskContext> context = live.lock(); context != nullptr && which(task))
+        contexts.push_back(std::move(context));
     }
   }
   for (const auto& context : contexts) context->Cancel(reason);

@@ -12,11 +12,14 @@ namespace {
 
 // Neither time nor another try changes these answers to Register.
 bool IsFinalForRegister(const absl::Status& status) {
-  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) || absl::IsFailedPrecondition(status) || absl::IsAborted(status);
+  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) || absl::IsFailedPrecondition(status) ||
+         absl::IsAborted(status);
 }
 
 // A stream is also refused because the coordinator wants a registration first; only these are final.
-bool IsFinalForStream(const absl::Status& status) { return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status); }
+bool IsFinalForStream(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status);
+}
 
 std::string RangesText(const google::protobuf::RepeatedPtrField<v1::SampleRange>& ranges) {
   std::string text;
@@ -63,7 +66,8 @@ AgentState::Actions AgentState::Decide(absl::Time now) {
 
   if (connection_ == Connection::kOpen && now - last_heard_ >= lease_) {
     close_stream_ = true;
-    Disconnect(now, absl::DeadlineExceededError(absl::StrCat("no answer to heartbeats for ", absl::FormatDuration(now - last_heard_))));
+    Disconnect(now, absl::DeadlineExceededError(
+                        absl::StrCat("no answer to heartbeats for ", absl::FormatDuration(now - last_heard_))));
   }
   actions.close_stream = std::exchange(close_stream_, false);
   switch (connection_) {
@@ -87,8 +91,7 @@ AgentState::Actions AgentState::Decide(absl::Time now) {
       actions.wake_at = std::min(next_heartbeat_, last_heard_ + lease_);
       break;
     case Connection::kRegistering:
-    case Connection::kOpening:
-      break;
+    case Connection::kOpening: break;
   }
 
   actions.drop_job = std::exchange(drop_job_, false);
@@ -117,7 +120,8 @@ void AgentState::OnRegistered(absl::Time now, const absl::StatusOr<v1::RegisterR
   }
   connection_ = Connection::kRegistered;
   site_generation_ = response->site_generation();
-  if (response->heartbeat_interval_ms() > 0) heartbeat_interval_ = absl::Milliseconds(response->heartbeat_interval_ms());
+  if (response->heartbeat_interval_ms() > 0)
+    heartbeat_interval_ = absl::Milliseconds(response->heartbeat_interval_ms());
   if (response->lease_ms() > 0) lease_ = absl::Milliseconds(response->lease_ms());
   // The coordinator is to send the whole assignment again; going by it, what runs goes on.
   acknowledged_ = 0;
@@ -162,7 +166,8 @@ void AgentState::OnHeartbeatResponse(absl::Time now, const v1::HeartbeatResponse
   if (connection_ != Connection::kOpen) return;
   last_heard_ = now;
   reconnect_backoff_.Reset();
-  if (response.has_assignment() && response.assignment().sequence() > acknowledged_) TakeAssignment(response.assignment());
+  if (response.has_assignment() && response.assignment().sequence() > acknowledged_)
+    TakeAssignment(response.assignment());
 }
 
 void AgentState::TakeAssignment(const v1::Assignment& assignment) {
@@ -185,25 +190,30 @@ std::vector<Task> AgentState::WantedTasks() const {
   const v1::Assignment& a = *assignment_;
   if (a.job().empty()) return tasks;
   const auto add = [&](TaskKind kind, std::string id) { tasks.push_back({kind, std::move(id), assignment_}); };
-  if (a.has_prepare()) add(TaskKind::kPrepare, TaskId(TaskKind::kPrepare, a, a.prepare().upload_initial() ? " initial" : ""));
-  if (a.has_profile()) add(TaskKind::kProfile, TaskId(TaskKind::kProfile, a, absl::StrCat(" attempt=", a.profile().attempt())));
+  if (a.has_prepare())
+    add(TaskKind::kPrepare, TaskId(TaskKind::kPrepare, a, a.prepare().upload_initial() ? " initial" : ""));
+  if (a.has_profile())
+    add(TaskKind::kProfile, TaskId(TaskKind::kProfile, a, absl::StrCat(" attempt=", a.profile().attempt())));
   if (a.has_evaluate()) {
     const v1::EvaluateTask& evaluate = a.evaluate();
     add(TaskKind::kTestData, TestDataId(a));
-    add(TaskKind::kEvaluate, TaskId(TaskKind::kEvaluate, a, absl::StrCat(" version=", evaluate.version(), " attempt=", evaluate.attempt(),
-                                                                         " samples=", RangesText(evaluate.ranges()))));
+    add(TaskKind::kEvaluate, TaskId(TaskKind::kEvaluate, a,
+                                    absl::StrCat(" version=", evaluate.version(), " attempt=", evaluate.attempt(),
+                                                 " samples=", RangesText(evaluate.ranges()))));
   }
   if (a.has_train()) {
     const v1::TrainTask& train = a.train();
     add(TaskKind::kTrainData, TrainDataId(a));
-    add(TaskKind::kTrain, TaskId(TaskKind::kTrain, a, absl::StrCat(" plan=", train.plan(), " round=", train.round(), " attempt=",
-                                                                   train.attempt(), " version=", train.version(), " steps=",
-                                                                   train.first_step(), "-", train.last_step())));
+    add(TaskKind::kTrain,
+        TaskId(TaskKind::kTrain, a,
+               absl::StrCat(" plan=", train.plan(), " round=", train.round(), " attempt=", train.attempt(),
+                            " version=", train.version(), " steps=", train.first_step(), "-", train.last_step())));
   }
   if (a.has_shard()) add(TaskKind::kShard, TaskId(TaskKind::kShard, a, absl::StrCat(" plan=", a.shard().plan())));
   std::stable_sort(tasks.begin(), tasks.end(), [](const Task& x, const Task& y) { return x.kind < y.kind; });
   // A new plan's shard comes after the data of what is to be done now.
-  if (auto shard = std::find_if(tasks.begin(), tasks.end(), [](const Task& task) { return task.kind == TaskKind::kShard; });
+  if (auto shard =
+          std::find_if(tasks.begin(), tasks.end(), [](const Task& task) { return task.kind == TaskKind::kShard; });
       shard != tasks.end() && a.has_train() && a.train().plan() != a.shard().plan()) {
     std::rotate(shard, shard + 1, tasks.end());
   }
@@ -222,7 +232,8 @@ void AgentState::OnTaskEnded(absl::Time now, const Task& task, const TaskResult&
   if (!Wants(task) || absl::IsCancelled(result.status)) return;
   if (result.data_damaged) {
     std::erase_if(done_, [](const std::string& id) {
-      return absl::StartsWith(id, TaskName(TaskKind::kTrainData)) || absl::StartsWith(id, TaskName(TaskKind::kTestData));
+      return absl::StartsWith(id, TaskName(TaskKind::kTrainData)) ||
+             absl::StartsWith(id, TaskName(TaskKind::kTestData));
     });
   }
   if (result.status.ok() || !result.try_again) {

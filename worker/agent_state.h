@@ -62,12 +62,12 @@ class AgentState {
     Backoff::Options retry_task;
   };
   struct Actions {
-    bool close_stream = false;    // Silent for longer than the lease, or superseded.
-    bool do_register = false;     // Answer: OnRegistered.
-    bool open_stream = false;     // Answer: OnStreamOpened.
-    bool send_heartbeat = false;  // With assignment_sequence().
-    bool drop_job = false;        // Nothing of the job before is wanted any more, nor its memory.
-    std::vector<Task> start;      // At most one per lane; answer: OnTaskEnded.
+    bool close_stream = false;            // Silent for longer than the lease, or superseded.
+    bool do_register = false;             // Answer: OnRegistered.
+    bool open_stream = false;             // Answer: OnStreamOpened.
+    bool send_heartbeat = false;          // With assignment_sequence().
+    bool drop_job = false;                // Nothing of the job before is wanted any more, nor its memory.
+    std::vector<Task> start;              // At most one per lane; answer: OnTaskEnded.
     std::optional<absl::Status> give_up;  // The coordinator will not have this worker; the reason.
     absl::Time wake_at = absl::InfiniteFuture();
   };

@@ -136,8 +136,9 @@ TEST_F(AgentStateTest, ComesBackWithGrowingPauses) {
 }
 
 TEST_F(AgentStateTest, GivesUpWhenRefused) {
-  for (const absl::Status& status : {absl::PermissionDeniedError("removed"), absl::UnauthenticatedError("who?"),
-                                     absl::FailedPreconditionError("versions"), absl::AbortedError("older incarnation")}) {
+  for (const absl::Status& status :
+       {absl::PermissionDeniedError("removed"), absl::UnauthenticatedError("who?"),
+        absl::FailedPreconditionError("versions"), absl::AbortedError("older incarnation")}) {
     AgentState state{AgentState::Options{}};
     ASSERT_TRUE(state.Decide(now_).do_register);
     state.OnRegistered(now_, status);

@@ -27,7 +27,8 @@ class AgentTest : public testing::Test {
  protected:
   AgentTest() {
     std::vector<uint8_t> records;
-    for (int i = 0; i < 40; ++i) records.insert(records.end(), {static_cast<uint8_t>(i * 13), 7, 9, 200, static_cast<uint8_t>(i % 3)});
+    for (int i = 0; i < 40; ++i)
+      records.insert(records.end(), {static_cast<uint8_t>(i * 13), 7, 9, 200, static_cast<uint8_t>(i % 3)});
     train_ = coordinator_.AddDataset(records, {1, 2, 2}, 10);
     test_ = train_;
     WorkerMetrics::Options metrics;
@@ -118,7 +119,8 @@ class AgentTest : public testing::Test {
     coordinator_.Assign(Prepare(true));
     ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.pushes().size() == 1; }));
     const dataplane::Layout layout = *dataplane::Layout::FromProto(coordinator_.models().at(0).layout());
-    for (int64_t version = 0; version < 3; ++version) coordinator_.SetModel(version, layout, coordinator_.pushes().at(0).bytes);
+    for (int64_t version = 0; version < 3; ++version)
+      coordinator_.SetModel(version, layout, coordinator_.pushes().at(0).bytes);
     coordinator_.Assign(WithShard(Prepare()));
     ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.data().size() == 1; }));
   }
@@ -152,7 +154,8 @@ TEST_F(AgentTest, WorksThroughAJob) {
   for (int64_t round = 0; round < 2; ++round) {
     coordinator_.Assign(Round(round));
     ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.pushes().size() == static_cast<size_t>(round) + 2; }));
-    ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.evaluations().size() == static_cast<size_t>(round) + 1; }));
+    ASSERT_TRUE(
+        coordinator_.Await([&] { return coordinator_.evaluations().size() == static_cast<size_t>(round) + 1; }));
     EXPECT_EQ(coordinator_.pushes().back().request.fence().round(), round);
     EXPECT_EQ(coordinator_.evaluations().back().version(), round);
   }
@@ -186,10 +189,12 @@ TEST_F(AgentTest, ALostConnectionDoesNotStopTraining) {
 TEST_F(AgentTest, ARestartedCoordinatorIsOfferedTheContributionAgain) {
   GetReady();
   coordinator_.Assign(Round(0));
-  ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.pushes().size() == 2 && coordinator_.evaluations().size() == 1; }));
+  ASSERT_TRUE(
+      coordinator_.Await([&] { return coordinator_.pushes().size() == 2 && coordinator_.evaluations().size() == 1; }));
   const int batches = batches_;
   coordinator_.Restart();
-  ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.pushes().size() == 3 && coordinator_.evaluations().size() == 2; }));
+  ASSERT_TRUE(
+      coordinator_.Await([&] { return coordinator_.pushes().size() == 3 && coordinator_.evaluations().size() == 2; }));
   EXPECT_EQ(coordinator_.pushes()[2].request.sha256(), coordinator_.pushes()[1].request.sha256());
   EXPECT_EQ(batches_, batches);
 }
@@ -237,7 +242,8 @@ TEST_F(AgentTest, GivesUpOnAnIncompatibleCoordinator) {
   coordinator_.SetProtocolMajor(9);
   agent_->Start();
   EXPECT_THAT(gave_up_.Await(RealClock(), RealClock()->Now() + absl::Seconds(10), "the end"),
-              StatusIs(absl::StatusCode::kFailedPrecondition, testing::AllOf(testing::HasSubstr("9.0"), testing::HasSubstr("1.0"))));
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       testing::AllOf(testing::HasSubstr("9.0"), testing::HasSubstr("1.0"))));
 }
 
 TEST_F(AgentTest, LeavesASilentCoordinatorAndComesBack) {

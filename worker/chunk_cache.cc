@@ -41,7 +41,8 @@ absl::Status ChunkCache::Load() {
       const bool whole = !absl::ConsumeSuffix(&hex, kPartSuffix);
       absl::StatusOr<std::string> sha256 = dataplane::FromHex(hex);
       if (!sha256.ok() || sha256->size() != dataplane::kSha256Bytes) continue;
-      if (auto it = entries_.find(*sha256); it != entries_.end()) {  // A crash between writing and renaming left nothing of worth.
+      if (auto it = entries_.find(*sha256);
+          it != entries_.end()) {  // A crash between writing and renaming left nothing of worth.
         RETURN_IF_ERROR(options_.fs->Remove(JoinPath(folder_path, file)));
         continue;
       }
@@ -115,9 +116,9 @@ absl::StatusOr<std::unique_ptr<ChunkCache::Pins>> ChunkCache::Pin(absl::Span<con
     if (it == entries_.end() || it->second.pins == 0) new_bytes += size_bytes;
   }
   if (pinned_bytes + new_bytes > options_.limit_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("the data needed on this worker (", new_bytes, " bytes, and ", pinned_bytes,
-                                                     " in use) is more than its cache may hold (", options_.limit_bytes,
-                                                     " bytes: cache.limit in worker.yaml)"));
+    return absl::ResourceExhaustedError(absl::StrCat("the data needed on this worker (", new_bytes, " bytes, and ",
+                                                     pinned_bytes, " in use) is more than its cache may hold (",
+                                                     options_.limit_bytes, " bytes: cache.limit in worker.yaml)"));
   }
 
   std::vector<std::string> names;
@@ -187,15 +188,17 @@ absl::Status ChunkCache::Append(const std::string& sha256, int64_t offset, absl:
   {
     MutexLock lock(&mu_);
     auto it = entries_.find(sha256);
-    if (it == entries_.end() || it->second.pins == 0) return absl::FailedPreconditionError("an arriving chunk must be pinned");
+    if (it == entries_.end() || it->second.pins == 0)
+      return absl::FailedPreconditionError("an arriving chunk must be pinned");
     const Entry& entry = it->second;
     if (entry.whole || entry.present_bytes != offset) {
       return absl::FailedPreconditionError(absl::StrCat("chunk ", dataplane::ToHex(sha256), " continues at ",
-                                                        entry.whole ? entry.size_bytes : entry.present_bytes, ", not at ", offset));
+                                                        entry.whole ? entry.size_bytes : entry.present_bytes,
+                                                        ", not at ", offset));
     }
     if (static_cast<int64_t>(data.size()) > entry.size_bytes - offset) {
-      return absl::InvalidArgumentError(absl::StrCat("chunk ", dataplane::ToHex(sha256), " has ", entry.size_bytes, " bytes, not ",
-                                                     offset + static_cast<int64_t>(data.size())));
+      return absl::InvalidArgumentError(absl::StrCat("chunk ", dataplane::ToHex(sha256), " has ", entry.size_bytes,
+                                                     " bytes, not ", offset + static_cast<int64_t>(data.size())));
     }
   }
   const std::string path = Path(sha256, false);
@@ -234,7 +237,8 @@ absl::Status ChunkCache::Verify(const std::string& sha256) {
   {
     MutexLock lock(&mu_);
     auto it = entries_.find(sha256);
-    if (it == entries_.end()) return absl::NotFoundError(absl::StrCat("chunk ", dataplane::ToHex(sha256), " is not in the cache"));
+    if (it == entries_.end())
+      return absl::NotFoundError(absl::StrCat("chunk ", dataplane::ToHex(sha256), " is not in the cache"));
     path = Path(sha256, it->second.whole);
   }
   absl::Status read;
@@ -254,14 +258,16 @@ absl::Status ChunkCache::Verify(const std::string& sha256) {
   const bool good = read.ok() && digest.Finish() == sha256;
   MutexLock lock(&mu_);
   auto it = entries_.find(sha256);
-  if (it == entries_.end()) return absl::NotFoundError(absl::StrCat("chunk ", dataplane::ToHex(sha256), " was evicted"));
+  if (it == entries_.end())
+    return absl::NotFoundError(absl::StrCat("chunk ", dataplane::ToHex(sha256), " was evicted"));
   if (good) {
     it->second.verified = true;
     return absl::OkStatus();
   }
   log::Warning("chunk corrupt", {{"chunk", dataplane::ToHex(sha256)}, {"path", path}, {"error", read}});
   RETURN_IF_ERROR(DropLocked(sha256));
-  return absl::DataLossError(absl::StrCat("chunk ", dataplane::ToHex(sha256), " in the cache is damaged; it was deleted"));
+  return absl::DataLossError(
+      absl::StrCat("chunk ", dataplane::ToHex(sha256), " in the cache is damaged; it was deleted"));
 }
 
 absl::Status ChunkCache::Read(const std::string& sha256, int64_t offset, absl::Span<uint8_t> out) {

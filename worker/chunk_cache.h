@@ -69,7 +69,8 @@ class ChunkCache {
 
   // Adds bytes of an arriving, pinned chunk. `offset` is where FindMissing and earlier calls left off.
   // Errors: FailedPrecondition (not pinned, another offset), InvalidArgument (beyond its size), those of the file system.
-  absl::Status Append(const std::string& sha256, int64_t offset, absl::Span<const uint8_t> data) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Append(const std::string& sha256, int64_t offset, absl::Span<const uint8_t> data)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends an arrival: the chunk is hashed and from now on readable. Errors: DataLoss (wrong content: deleted, to be fetched from 0 again),
   // FailedPrecondition (not all bytes are here), those of the file system.

@@ -31,7 +31,9 @@ class ChunkCacheTest : public testing::Test {
     cache_ = *std::move(cache);
   }
 
-  static ChunkRef Ref(const std::string& content) { return {dataplane::Sha256Of(content), static_cast<int64_t>(content.size())}; }
+  static ChunkRef Ref(const std::string& content) {
+    return {dataplane::Sha256Of(content), static_cast<int64_t>(content.size())};
+  }
 
   std::string Path(const std::string& content) const {
     const std::string hex = dataplane::ToHex(dataplane::Sha256Of(content));
@@ -73,7 +75,8 @@ TEST_F(ChunkCacheTest, GivesBackWhatWasAdded) {
   Add("some records");
   EXPECT_EQ(Read("some records"), "some records");
   std::string part(3, '?');
-  EXPECT_THAT(cache_->Read(Ref("some records").sha256, 5, absl::MakeSpan(reinterpret_cast<uint8_t*>(part.data()), 3)), IsOk());
+  EXPECT_THAT(cache_->Read(Ref("some records").sha256, 5, absl::MakeSpan(reinterpret_cast<uint8_t*>(part.data()), 3)),
+              IsOk());
   EXPECT_EQ(part, "rec");
   EXPECT_THAT(cache_->Read(Ref("some records").sha256, 10, absl::MakeSpan(reinterpret_cast<uint8_t*>(part.data()), 3)),
               StatusIs(absl::StatusCode::kOutOfRange));
@@ -93,8 +96,10 @@ TEST_F(ChunkCacheTest, KeepsWholeAndPartialChunksOverARestart) {
   EXPECT_EQ(check->missing[1].offset, 0);
 
   Pin("partial");
-  EXPECT_THAT(cache_->Append(Ref("partial").sha256, 0, AsBytes("par")), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("at 3")));
-  EXPECT_THAT(cache_->Append(Ref("partial").sha256, 3, AsBytes("tial and more")), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(cache_->Append(Ref("partial").sha256, 0, AsBytes("par")),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("at 3")));
+  EXPECT_THAT(cache_->Append(Ref("partial").sha256, 3, AsBytes("tial and more")),
+              StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(cache_->Complete(Ref("partial").sha256), StatusIs(absl::StatusCode::kFailedPrecondition));
   ASSERT_THAT(cache_->Append(Ref("partial").sha256, 3, AsBytes("tial")), IsOk());
   EXPECT_EQ(Read("partial"), "NOT_FOUND");  // Not checked yet.
@@ -169,7 +174,9 @@ TEST_F(ChunkCacheTest, RefusesMoreThanItsLimit) {
   const std::string a(40, 'a'), b(60, 'b'), c(1, 'c');
   Pin(a);
   Pin(b);
-  EXPECT_THAT(cache_->Pin({Ref(c), Ref(a)}), StatusIs(absl::StatusCode::kResourceExhausted, testing::AllOf(HasSubstr("1 bytes, and 100 in use"), HasSubstr("cache.limit"))));
+  EXPECT_THAT(cache_->Pin({Ref(c), Ref(a)}),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       testing::AllOf(HasSubstr("1 bytes, and 100 in use"), HasSubstr("cache.limit"))));
   EXPECT_THAT(cache_->Pin({Ref(a), Ref(b), Ref(a)}), IsOk());
   EXPECT_EQ(cache_->used_bytes(), 100);
   pins_.clear();

@@ -18,15 +18,19 @@ int64_t NumChunks(const v1::DatasetInfo& info) {
 }  // namespace
 
 absl::StatusOr<ChunkRef> DatasetIndex::ManifestOf(const v1::DatasetInfo& info) {
-  if (info.samples() <= 0 || info.record_bytes() <= 0 || info.records_per_chunk() <= 0 || info.record_bytes() > kMaxChunkBytes ||
-      info.records_per_chunk() > kMaxChunkBytes / info.record_bytes() || info.samples() > int64_t{1} << 48) {
-    return absl::InvalidArgumentError(absl::StrCat("impossible dataset: ", info.samples(), " records of ", info.record_bytes(), " bytes, ",
-                                                   info.records_per_chunk(), " in a chunk; a chunk has at most ", kMaxChunkBytes, " bytes"));
+  if (info.samples() <= 0 || info.record_bytes() <= 0 || info.records_per_chunk() <= 0 ||
+      info.record_bytes() > kMaxChunkBytes || info.records_per_chunk() > kMaxChunkBytes / info.record_bytes() ||
+      info.samples() > int64_t{1} << 48) {
+    return absl::InvalidArgumentError(absl::StrCat("impossible dataset: ", info.samples(), " records of ",
+                                                   info.record_bytes(), " bytes, ", info.records_per_chunk(),
+                                                   " in a chunk; a chunk has at most ", kMaxChunkBytes, " bytes"));
   }
-  if (info.manifest_sha256().size() != dataplane::kSha256Bytes) return absl::InvalidArgumentError("the dataset's manifest has no SHA-256");
+  if (info.manifest_sha256().size() != dataplane::kSha256Bytes)
+    return absl::InvalidArgumentError("the dataset's manifest has no SHA-256");
   const int64_t size_bytes = NumChunks(info) * dataplane::kSha256Bytes;
   if (size_bytes > kMaxChunkBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the dataset's manifest would have ", size_bytes, " bytes; at most ", kMaxChunkBytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the dataset's manifest would have ", size_bytes, " bytes; at most ", kMaxChunkBytes));
   }
   return ChunkRef{info.manifest_sha256(), size_bytes};
 }
@@ -34,7 +38,8 @@ absl::StatusOr<ChunkRef> DatasetIndex::ManifestOf(const v1::DatasetInfo& info) {
 absl::StatusOr<DatasetIndex> DatasetIndex::Create(const v1::DatasetInfo& info, std::string manifest) {
   ASSIGN_OR_RETURN(const ChunkRef ref, ManifestOf(info));
   if (static_cast<int64_t>(manifest.size()) != ref.size_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("the dataset's manifest has ", manifest.size(), " bytes, not ", ref.size_bytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the dataset's manifest has ", manifest.size(), " bytes, not ", ref.size_bytes));
   }
   return DatasetIndex(info, std::move(manifest));
 }
@@ -48,11 +53,12 @@ absl::StatusOr<std::vector<ChunkRef>> DatasetIndex::ChunksOf(const SampleRanges&
   std::set<int64_t> numbers;
   for (const v1::SampleRange& range : ranges) {
     if (range.begin() < 0 || range.end() < range.begin() || range.end() > info_.samples()) {
-      return absl::InvalidArgumentError(absl::StrCat("samples [", range.begin(), ", ", range.end(), ") are not within the dataset's ",
-                                                     info_.samples()));
+      return absl::InvalidArgumentError(absl::StrCat("samples [", range.begin(), ", ", range.end(),
+                                                     ") are not within the dataset's ", info_.samples()));
     }
     if (range.begin() == range.end()) continue;
-    for (int64_t i = range.begin() / info_.records_per_chunk(); i <= (range.end() - 1) / info_.records_per_chunk(); ++i) numbers.insert(i);
+    for (int64_t i = range.begin() / info_.records_per_chunk(); i <= (range.end() - 1) / info_.records_per_chunk(); ++i)
+      numbers.insert(i);
   }
   std::vector<ChunkRef> chunks;
   std::set<std::string> names;  // Chunks with equal content are one.

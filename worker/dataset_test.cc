@@ -72,11 +72,13 @@ TEST(DatasetIndexTest, NamesTheChunksOfRanges) {
 TEST(DatasetIndexTest, RefusesTheImpossible) {
   std::string manifest;
   const v1::DatasetInfo good = Info(&manifest);
-  EXPECT_THAT(DatasetIndex::Create(good, manifest + "x"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("97 bytes, not 96")));
+  EXPECT_THAT(DatasetIndex::Create(good, manifest + "x"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("97 bytes, not 96")));
   for (const auto& spoil : std::vector<std::function<void(v1::DatasetInfo*)>>{
            [](v1::DatasetInfo* i) { i->set_samples(0); }, [](v1::DatasetInfo* i) { i->set_samples(int64_t{1} << 62); },
            [](v1::DatasetInfo* i) { i->set_record_bytes(0); }, [](v1::DatasetInfo* i) { i->set_record_bytes(-2); },
-           [](v1::DatasetInfo* i) { i->set_records_per_chunk(0); }, [](v1::DatasetInfo* i) { i->set_records_per_chunk(int64_t{1} << 61); },
+           [](v1::DatasetInfo* i) { i->set_records_per_chunk(0); },
+           [](v1::DatasetInfo* i) { i->set_records_per_chunk(int64_t{1} << 61); },
            [](v1::DatasetInfo* i) { i->set_manifest_sha256("short"); }}) {
     v1::DatasetInfo bad = good;
     spoil(&bad);

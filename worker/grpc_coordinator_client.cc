@@ -20,7 +20,8 @@ namespace {
 
 void SetDeadline(grpc::ClientContext* context, Clock* clock, absl::Time deadline) {
   const absl::Duration left = std::max(absl::ZeroDuration(), deadline - clock->Now());
-  context->set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(absl::ToInt64Milliseconds(left), GPR_TIMESPAN)));
+  context->set_deadline(
+      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(absl::ToInt64Milliseconds(left), GPR_TIMESPAN)));
 }
 
 // One heartbeat stream. gRPC's threads call the On... methods; the destructor waits until they are through.
@@ -81,7 +82,8 @@ class GrpcHeartbeatStream : public CoordinatorClient::HeartbeatStream,
   }
 
   void OnDone(const grpc::Status& status) override {
-    events_.on_closed(status.ok() ? absl::UnavailableError("the coordinator closed the heartbeat stream") : dataplane::FromGrpc(status));
+    events_.on_closed(status.ok() ? absl::UnavailableError("the coordinator closed the heartbeat stream")
+                                  : dataplane::FromGrpc(status));
     MutexLock lock(&mu_);
     done_ = true;
     changed_.SignalAll();
@@ -134,7 +136,8 @@ class GrpcCoordinatorClient : public CoordinatorClient {
 
  private:
   template <typename Response, typename Request>
-  absl::StatusOr<Response> Call(grpc::Status (v1::Membership::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+  absl::StatusOr<Response> Call(grpc::Status (v1::Membership::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                                             Response*),
                                 const Request& request, absl::Time deadline) {
     grpc::ClientContext context;
     SetDeadline(&context, clock_, deadline);
@@ -153,10 +156,11 @@ std::unique_ptr<CoordinatorClient> MakeGrpcCoordinatorClient(std::shared_ptr<grp
   return std::make_unique<GrpcCoordinatorClient>(std::move(channel), clock);
 }
 
-absl::StatusOr<v1::JoinResponse> CallJoin(const std::string& address, const std::string& ca_pem, const v1::JoinRequest& request,
-                                          Clock* clock, absl::Time deadline) {
+absl::StatusOr<v1::JoinResponse> CallJoin(const std::string& address, const std::string& ca_pem,
+                                          const v1::JoinRequest& request, Clock* clock, absl::Time deadline) {
   ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials, dataplane::MakeAnonymousCredentials(ca_pem));
-  const auto stub = v1::Membership::NewStub(dataplane::MakeChannel(dataplane::ChannelKind::kControl, address, credentials));
+  const auto stub =
+      v1::Membership::NewStub(dataplane::MakeChannel(dataplane::ChannelKind::kControl, address, credentials));
   grpc::ClientContext context;
   SetDeadline(&context, clock, deadline);
   v1::JoinResponse response;

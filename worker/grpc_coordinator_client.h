@@ -20,8 +20,8 @@ std::unique_ptr<CoordinatorClient> MakeGrpcCoordinatorClient(std::shared_ptr<grp
 // The call that a worker without a certificate makes, to a coordinator that comes from `ca_pem`. Blocks until `deadline` (steady) at most.
 // Errors: those of the coordinator (PermissionDenied: the token; AlreadyExists: the name; FailedPrecondition: versions), Unavailable,
 // DeadlineExceeded.
-absl::StatusOr<v1::JoinResponse> CallJoin(const std::string& address, const std::string& ca_pem, const v1::JoinRequest& request,
-                                          Clock* clock, absl::Time deadline);
+absl::StatusOr<v1::JoinResponse> CallJoin(const std::string& address, const std::string& ca_pem,
+                                          const v1::JoinRequest& request, Clock* clock, absl::Time deadline);
 
 }  // namespace causeway::worker
 

@@ -41,8 +41,8 @@ const char* OutcomeLabel(v1::PushResult::Outcome outcome) {
 
 }  // namespace
 
-absl::Status ReportUntilAnswered(Clock* clock, const Backoff::Options& backoff_options, TaskContext* context, absl::string_view what,
-                                 const std::function<absl::Status(absl::Time deadline)>& call) {
+absl::Status ReportUntilAnswered(Clock* clock, const Backoff::Options& backoff_options, TaskContext* context,
+                                 absl::string_view what, const std::function<absl::Status(absl::Time deadline)>& call) {
   Backoff backoff(backoff_options);
   for (;;) {
     RETURN_IF_ERROR(context->cancellation.status());
@@ -61,7 +61,8 @@ absl::Status ReportUntilAnswered(Clock* clock, const Backoff::Options& backoff_o
 JobRunner::JobRunner(Options options)
     : options_(std::move(options)),
       job_id_(options_.job),
-      exchange_({options_.transfer, [this](int64_t bytes, double s) { options_.metrics->Transferred(Transfer::kPull, bytes, s); },
+      exchange_({options_.transfer,
+                 [this](int64_t bytes, double s) { options_.metrics->Transferred(Transfer::kPull, bytes, s); },
                  [this](int64_t bytes, double s) { options_.metrics->Transferred(Transfer::kPush, bytes, s); }}),
       fetcher_({options_.cache, options_.transfer}) {}
 
@@ -79,20 +80,15 @@ TaskResult JobRunner::Run(const Task& task, const std::shared_ptr<TaskContext>& 
       options_.board->SetPhase(v1::WORKER_PHASE_PROFILING);
       failure = Profile(task, context.get());
       break;
-    case TaskKind::kEvaluate:
-      failure = Evaluate(task, context);
-      break;
-    case TaskKind::kTrain:
-      failure = Train(task, context.get());
-      break;
+    case TaskKind::kEvaluate: failure = Evaluate(task, context); break;
+    case TaskKind::kTrain: failure = Train(task, context.get()); break;
     case TaskKind::kShard:
     case TaskKind::kTestData:
-    case TaskKind::kTrainData:
-      failure = FetchData(task, context.get());
-      break;
+    case TaskKind::kTrainData: failure = FetchData(task, context.get()); break;
   }
   if (LaneOf(task.kind) == Lane::kCompute) {
-    options_.board->SetPhase(task.kind == TaskKind::kTrain && failure.ok() ? v1::WORKER_PHASE_WAITING : v1::WORKER_PHASE_IDLE);
+    options_.board->SetPhase(task.kind == TaskKind::kTrain && failure.ok() ? v1::WORKER_PHASE_WAITING
+                                                                           : v1::WORKER_PHASE_IDLE);
   }
   return Judge(task, failure);
 }
@@ -112,7 +108,8 @@ TaskResult JobRunner::Judge(const Task& task, const Failure& failure) {
     result.try_again = IsRetryable(status);
   }
   if (result.data_damaged) options_.cache->Distrust();
-  log::Warning("task failed", {{"task", task.id}, {"error", status}, {"then", result.try_again ? "again" : "gives up"}});
+  log::Warning("task failed",
+               {{"task", task.id}, {"error", status}, {"then", result.try_again ? "again" : "gives up"}});
   return result;
 }
 
@@ -125,7 +122,8 @@ v1::Fence JobRunner::Fence(const Task& task) const {
   return fence;
 }
 
-absl::Status JobRunner::Report(TaskContext* context, absl::string_view what, const std::function<absl::Status(absl::Time)>& call) {
+absl::Status JobRunner::Report(TaskContext* context, absl::string_view what,
+                               const std::function<absl::Status(absl::Time)>& call) {
   return ReportUntilAnswered(options_.clock, options_.report_backoff, context, what, call);
 }
 
@@ -166,15 +164,18 @@ JobRunner::Failure JobRunner::Prepare(const Task& task, TaskContext* context) {
   if (!reported.ok() || !prepare.upload_initial()) return {reported};
 
   // A model of its own, since the one here may have been trained on.
-  absl::StatusOr<std::unique_ptr<Model>> initial = options_.factory->Create(MakeModelOptions(options_.spec, Datasets().train()));
+  absl::StatusOr<std::unique_ptr<Model>> initial =
+      options_.factory->Create(MakeModelOptions(options_.spec, Datasets().train()));
   if (!initial.ok()) return {initial.status()};
   std::vector<uint8_t> bytes((*initial)->layout().total_bytes());
   if (absl::Status saved = (*initial)->Save(absl::MakeSpan(bytes)); !saved.ok()) return {saved};
   options_.board->SetPhase(v1::WORKER_PHASE_PUSHING);
-  absl::StatusOr<RoundExchange::Pushed> pushed = exchange_.PushInitial(Fence(task), (*initial)->layout(), bytes, &context->cancellation);
+  absl::StatusOr<RoundExchange::Pushed> pushed =
+      exchange_.PushInitial(Fence(task), (*initial)->layout(), bytes, &context->cancellation);
   if (!pushed.ok()) return {Annotate(pushed.status(), "push the initial model"), Source::kTransfer};
   if (pushed->result.outcome() != v1::PushResult::OUTCOME_COUNTED) {
-    return {absl::UnavailableError(absl::StrCat("the initial model was not taken: ", pushed->result.reason(), " ", pushed->result.message())),
+    return {absl::UnavailableError(absl::StrCat("the initial model was not taken: ", pushed->result.reason(), " ",
+                                                pushed->result.message())),
             Source::kTransfer};
   }
   log::Info("initial model sent", {{"job", options_.job}, {"bytes", static_cast<int64_t>(bytes.size())}});
@@ -185,8 +186,11 @@ absl::Status JobRunner::EnsureModel() {
   if (model_ != nullptr) return absl::OkStatus();
   const v1::ShardTask datasets = Datasets();
   if (datasets.train().samples() == 0) return absl::UnavailableError("the job's datasets are not known yet");
-  ASSIGN_OR_RETURN(model_, options_.factory->Create(MakeModelOptions(options_.spec, datasets.train())), "build the model");
-  log::Info("model built", {{"job", options_.job}, {"model", options_.spec.model().builtin()}, {"bytes", model_->layout().total_bytes()}});
+  ASSIGN_OR_RETURN(model_, options_.factory->Create(MakeModelOptions(options_.spec, datasets.train())),
+                   "build the model");
+  log::Info(
+      "model built",
+      {{"job", options_.job}, {"model", options_.spec.model().builtin()}, {"bytes", model_->layout().total_bytes()}});
   return absl::OkStatus();
 }
 
@@ -215,14 +219,18 @@ JobRunner::Failure JobRunner::Profile(const Task& task, TaskContext* context) {
     profile_ = *std::move(device);
     profile_.MergeFrom(link_figures);
     profiled_task_ = task.id;
-    log::Info("profiled", {{"job", options_.job}, {"max_parallel", profile_.max_parallel()}, {"down_bytes_per_s", profile_.down_bytes_per_s()},
-                           {"up_bytes_per_s", profile_.up_bytes_per_s()}, {"round_trip_s", profile_.round_trip_s()}});
+    log::Info("profiled", {{"job", options_.job},
+                           {"max_parallel", profile_.max_parallel()},
+                           {"down_bytes_per_s", profile_.down_bytes_per_s()},
+                           {"up_bytes_per_s", profile_.up_bytes_per_s()},
+                           {"round_trip_s", profile_.round_trip_s()}});
   }
   v1::ReportProfileRequest request;
   *request.mutable_fence() = Fence(task);
   request.set_attempt(profile.attempt());
   *request.mutable_profile() = profile_;
-  return {Report(context, "profile", [&](absl::Time deadline) { return options_.client->ReportProfile(request, deadline); })};
+  return {Report(context, "profile",
+                 [&](absl::Time deadline) { return options_.client->ReportProfile(request, deadline); })};
 }
 
 absl::Status JobRunner::MeasureLink(double seconds, TaskContext* context, v1::DeviceProfile* profile) {
@@ -281,8 +289,11 @@ JobRunner::Failure JobRunner::FetchData(const Task& task, TaskContext* context) 
   held_.emplace(task.kind, Held{*std::move(train), *std::move(test)});
   if (task.kind != TaskKind::kShard) return {};
 
-  log::Info("shard in place", {{"job", options_.job}, {"plan", assignment.shard().plan()}, {"bytes_fetched", stats.bytes_fetched},
-                               {"seconds", seconds}, {"corrupt_chunks", stats.corrupt_chunks}});
+  log::Info("shard in place", {{"job", options_.job},
+                               {"plan", assignment.shard().plan()},
+                               {"bytes_fetched", stats.bytes_fetched},
+                               {"seconds", seconds},
+                               {"corrupt_chunks", stats.corrupt_chunks}});
   v1::ReportDataRequest request;
   *request.mutable_fence() = Fence(task);
   request.set_plan(assignment.shard().plan());
@@ -300,7 +311,8 @@ absl::Status JobRunner::EnsureTrainer() {
   const v1::ShardTask datasets = Datasets();
   {
     MutexLock lock(&mu_);
-    if (!train_index_.has_value() || !test_index_.has_value()) return absl::NotFoundError("the job's data is not in the cache");
+    if (!train_index_.has_value() || !test_index_.has_value())
+      return absl::NotFoundError("the job's data is not in the cache");
     train_source_ = std::make_unique<CachedSamples>(options_.cache, *train_index_);
     test_source_ = std::make_unique<CachedSamples>(options_.cache, *test_index_);
   }
@@ -324,14 +336,16 @@ absl::Status JobRunner::EnsureTrainer() {
 void JobRunner::OnStep(const Trainer::Progress& progress) {
   const absl::Time now = options_.clock->Now();
   options_.board->SetSteps(progress.steps_done, progress.steps_planned, progress.samples_done, progress.train_loss);
-  options_.metrics->StepDone(progress.samples_done - last_progress_.samples_done, progress.train_loss, now - last_step_);
+  options_.metrics->StepDone(progress.samples_done - last_progress_.samples_done, progress.train_loss,
+                             now - last_step_);
   last_progress_ = progress;
   last_step_ = now;
 }
 
 JobRunner::Failure JobRunner::LoadVersion(int64_t version, TaskContext* context) {
   options_.board->SetPhase(v1::WORKER_PHASE_PULLING);
-  absl::StatusOr<const RoundExchange::Pulled*> pulled = exchange_.Pull(options_.job, version, model_->layout(), &context->cancellation);
+  absl::StatusOr<const RoundExchange::Pulled*> pulled =
+      exchange_.Pull(options_.job, version, model_->layout(), &context->cancellation);
   if (!pulled.ok()) return {Annotate(pulled.status(), absl::StrCat("pull version ", version)), Source::kTransfer};
   return {model_->Load((*pulled)->bytes)};
 }
@@ -360,11 +374,12 @@ JobRunner::Failure JobRunner::Evaluate(const Task& task, const std::shared_ptr<T
     }
   }
   *evaluation_.mutable_fence() = Fence(task);
-  options_.run_beside([client = options_.client, clock = options_.clock, backoff = options_.report_backoff, context, request = evaluation_] {
+  options_.run_beside([client = options_.client, clock = options_.clock, backoff = options_.report_backoff, context,
+                       request = evaluation_] {
     // Cancelled is fine: nobody wants it any more.
-    ReportUntilAnswered(clock, backoff, context.get(), "evaluation",
-                        [&](absl::Time deadline) { return client->ReportEvaluation(request, deadline); })
-        .IgnoreError();
+    ReportUntilAnswered(clock, backoff, context.get(), "evaluation", [&](absl::Time deadline) {
+      return client->ReportEvaluation(request, deadline);
+    }).IgnoreError();
   });
   return {};
 }
@@ -381,12 +396,18 @@ JobRunner::Failure JobRunner::Train(const Task& task, TaskContext* context) {
   const v1::PushResult& result = pushed->result;
   const char* outcome = OutcomeLabel(result.outcome());
   options_.metrics->ContributionAnswered(outcome);
-  log::Info("contribution answered", {{"job", options_.job}, {"round", train.round()}, {"attempt", train.attempt()}, {"outcome", outcome},
-                                      {"reason", result.reason()}, {"message", result.message()}, {"seconds", pushed->seconds}});
+  log::Info("contribution answered", {{"job", options_.job},
+                                      {"round", train.round()},
+                                      {"attempt", train.attempt()},
+                                      {"outcome", outcome},
+                                      {"reason", result.reason()},
+                                      {"message", result.message()},
+                                      {"seconds", pushed->seconds}});
   if (result.outcome() == v1::PushResult::OUTCOME_COUNTED) previous_push_s_ = pushed->seconds;
   if (result.outcome() == v1::PushResult::OUTCOME_NOT_WANTED) {
     // Yet the newest assignment wants it: one of the two is on its way to change.
-    return {absl::UnavailableError(absl::StrCat("contribution not wanted: ", result.reason(), " ", result.message())), Source::kTransfer};
+    return {absl::UnavailableError(absl::StrCat("contribution not wanted: ", result.reason(), " ", result.message())),
+            Source::kTransfer};
   }
   return {};
 }
@@ -411,7 +432,8 @@ JobRunner::Failure JobRunner::TrainRound(const Task& task, TaskContext* context)
   state.bytes.resize(trainer_->optimizer()->state_bytes());
   absl::Status saved = trainer_->optimizer()->Save(absl::MakeSpan(state.bytes));
   if (saved.ok()) saved = options_.state->SaveOptimizer(job_id_, state);
-  if (!saved.ok()) log::Warning("optimizer state not saved", {{"job", options_.job}, {"round", train.round()}, {"error", saved}});
+  if (!saved.ok())
+    log::Warning("optimizer state not saved", {{"job", options_.job}, {"round", train.round()}, {"error", saved}});
 
   std::vector<uint8_t> bytes(model_->layout().total_bytes());
   if (absl::Status status = model_->Save(absl::MakeSpan(bytes)); !status.ok()) return {status};
@@ -420,8 +442,8 @@ JobRunner::Failure JobRunner::TrainRound(const Task& task, TaskContext* context)
   request.set_samples(result->samples);
   request.set_steps(result->steps);
   request.set_train_loss(result->loss_mean);
-  absl::StatusOr<const RoundExchange::Pulled*> pulled =
-      exchange_.Pull(options_.job, train.version(), model_->layout(), &context->cancellation);  // Kept from the start of the round.
+  absl::StatusOr<const RoundExchange::Pulled*> pulled = exchange_.Pull(
+      options_.job, train.version(), model_->layout(), &context->cancellation);  // Kept from the start of the round.
   if (pulled.ok()) request.set_pull_s((*pulled)->seconds);
   if (evaluation_.version() == train.version()) request.set_evaluate_s(evaluate_s_);
   request.set_compute_s(result->compute_s);
@@ -429,8 +451,13 @@ JobRunner::Failure JobRunner::TrainRound(const Task& task, TaskContext* context)
   request.set_fresh_optimizer(fresh_optimizer);
   exchange_.Keep(task.id, std::move(request), std::move(bytes));
   options_.metrics->RoundTrained(train.round());
-  log::Info("round trained", {{"job", options_.job}, {"plan", train.plan()}, {"round", train.round()}, {"attempt", train.attempt()},
-                              {"samples", result->samples}, {"steps", result->steps}, {"loss", result->loss_mean},
+  log::Info("round trained", {{"job", options_.job},
+                              {"plan", train.plan()},
+                              {"round", train.round()},
+                              {"attempt", train.attempt()},
+                              {"samples", result->samples},
+                              {"steps", result->steps},
+                              {"loss", result->loss_mean},
                               {"compute_s", result->compute_s}});
   return {};
 }
@@ -438,13 +465,16 @@ JobRunner::Failure JobRunner::TrainRound(const Task& task, TaskContext* context)
 absl::Status JobRunner::RestoreOptimizer(const v1::TrainTask& task, bool* fresh) {
   // A round begins with the state of the newest one before it, also when it is done for the second time.
   *fresh = false;
-  if (optimizer_round_.has_value() && optimizer_round_ == options_.state->NewestOptimizer(job_id_, task.round())) return absl::OkStatus();
-  ASSIGN_OR_RETURN(std::optional<LocalState::OptimizerState> stored, options_.state->LoadOptimizer(job_id_, task.round()));
+  if (optimizer_round_.has_value() && optimizer_round_ == options_.state->NewestOptimizer(job_id_, task.round()))
+    return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::optional<LocalState::OptimizerState> stored,
+                   options_.state->LoadOptimizer(job_id_, task.round()));
   *fresh = !stored.has_value();
   if (stored.has_value()) {
     const absl::Status loaded = trainer_->optimizer()->Load(stored->bytes);
     if (loaded.ok()) return loaded;
-    log::Warning("optimizer state does not fit", {{"job", options_.job}, {"error", loaded}, {"then", "the optimizer starts fresh"}});
+    log::Warning("optimizer state does not fit",
+                 {{"job", options_.job}, {"error", loaded}, {"then", "the optimizer starts fresh"}});
     *fresh = true;
   }
   trainer_->optimizer()->Reset();

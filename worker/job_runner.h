@@ -46,8 +46,8 @@ struct TaskContext {
 
 // Makes one of a worker's reports, again and again while it fails for reasons that pass. Blocks. OK: the coordinator has answered, if
 // only to say no (which is logged). Errors: Cancelled (`context`).
-absl::Status ReportUntilAnswered(Clock* clock, const Backoff::Options& backoff, TaskContext* context, absl::string_view what,
-                                 const std::function<absl::Status(absl::Time deadline)>& call);
+absl::Status ReportUntilAnswered(Clock* clock, const Backoff::Options& backoff, TaskContext* context,
+                                 absl::string_view what, const std::function<absl::Status(absl::Time deadline)>& call);
 
 // Does the tasks of one job: builds its model, measures, fetches, evaluates, trains, and reports. What a task has come to is remembered,
 // so that the same task asked for again (by a coordinator that was restarted) is answered without doing it twice.
@@ -58,9 +58,9 @@ class JobRunner {
   struct Options {
     std::string job;
     v1::JobSpec spec;
-    std::string worker;        // This worker's name.
+    std::string worker;  // This worker's name.
     int64_t incarnation = 0;
-    double slowdown = 1;       // Emulated; >= 1.
+    double slowdown = 1;                       // Emulated; >= 1.
     std::function<int64_t()> site_generation;  // The newest. Thread-safe.
     // Runs a report beside the tasks, so that training need not wait for it. Thread-safe.
     std::function<void(std::function<void()>)> run_beside;
@@ -106,7 +106,8 @@ class JobRunner {
   absl::Status EnsureTrainer();
   absl::Status MeasureLink(double seconds, TaskContext* context, v1::DeviceProfile* profile);
   void OnStep(const Trainer::Progress& progress);
-  absl::Status Report(TaskContext* context, absl::string_view what, const std::function<absl::Status(absl::Time)>& call);
+  absl::Status Report(TaskContext* context, absl::string_view what,
+                      const std::function<absl::Status(absl::Time)>& call);
   v1::Fence Fence(const Task& task) const;
   void LearnDatasets(const v1::Assignment& assignment);
   v1::ShardTask Datasets() const;

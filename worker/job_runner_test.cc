@@ -128,7 +128,8 @@ class JobRunnerTest : public testing::Test {
   }
 
   TaskResult Run(TaskKind kind, const v1::Assignment& assignment) {
-    const Task task{kind, std::string(TaskName(kind)) + " " + assignment.ShortDebugString(), std::make_shared<v1::Assignment>(assignment)};
+    const Task task{kind, std::string(TaskName(kind)) + " " + assignment.ShortDebugString(),
+                    std::make_shared<v1::Assignment>(assignment)};
     return runner_->Run(task, context_);
   }
 

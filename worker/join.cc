@@ -17,8 +17,9 @@ absl::StatusOr<Joined> Join(const JoinOptions& options) {
   FileSystem* const fs = options.fs;
   const std::string config_path = ConfigPath(options.dir);
   if (fs->Exists(config_path)) {
-    return absl::AlreadyExistsError(absl::StrCat(config_path, " is there: this folder belongs to a worker that has joined. Start it with ",
-                                                 "`causeway-worker --config ", config_path, "`, or choose another --dir"));
+    return absl::AlreadyExistsError(
+        absl::StrCat(config_path, " is there: this folder belongs to a worker that has joined. Start it with ",
+                     "`causeway-worker --config ", config_path, "`, or choose another --dir"));
   }
   if (!options.name.empty()) RETURN_IF_ERROR(ValidateName("worker name", options.name));
   if (options.token.empty()) return absl::InvalidArgumentError("the token is empty");
@@ -28,7 +29,8 @@ absl::StatusOr<Joined> Join(const JoinOptions& options) {
   ASSIGN_OR_RETURN(const std::vector<std::string> chain,
                    options.fetch_chain(options.config.coordinator.host, options.config.coordinator.port, deadline),
                    absl::StrCat("ask ", address, " for its certificate"));
-  ASSIGN_OR_RETURN(const std::string ca_pem, dataplane::VerifyChainAgainstPin(chain, options.ca_pin, options.clock->WallNow()),
+  ASSIGN_OR_RETURN(const std::string ca_pem,
+                   dataplane::VerifyChainAgainstPin(chain, options.ca_pin, options.clock->WallNow()),
                    absl::StrCat("check ", address, " against --ca-pin (the token was not sent)"));
 
   ASSIGN_OR_RETURN(const std::string key_pem, dataplane::GenerateKeyPem());
@@ -37,13 +39,17 @@ absl::StatusOr<Joined> Join(const JoinOptions& options) {
   request.set_token(options.token);
   request.set_worker_name(options.name);
   ASSIGN_OR_RETURN(*request.mutable_csr_pem(), dataplane::CreateCsr(key_pem));
-  ASSIGN_OR_RETURN(const v1::JoinResponse response, options.call_join(address, ca_pem, request, deadline), absl::StrCat("join ", address));
+  ASSIGN_OR_RETURN(const v1::JoinResponse response, options.call_join(address, ca_pem, request, deadline),
+                   absl::StrCat("join ", address));
 
   RETURN_IF_ERROR(dataplane::CheckKeyMatches(response.certificate_pem(), key_pem), "the coordinator's answer");
-  ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, dataplane::ParseCertificate(response.certificate_pem()), "the coordinator's answer");
-  if (identity.role != dataplane::PeerIdentity::Role::kWorker || identity.name != response.worker() || identity.site != response.site()) {
-    return absl::InvalidArgumentError(absl::StrCat("the coordinator's answer names worker ", response.worker(), " of site ", response.site(),
-                                                   ", its certificate ", dataplane::IdentityUri(identity)));
+  ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, dataplane::ParseCertificate(response.certificate_pem()),
+                   "the coordinator's answer");
+  if (identity.role != dataplane::PeerIdentity::Role::kWorker || identity.name != response.worker() ||
+      identity.site != response.site()) {
+    return absl::InvalidArgumentError(absl::StrCat("the coordinator's answer names worker ", response.worker(),
+                                                   " of site ", response.site(), ", its certificate ",
+                                                   dataplane::IdentityUri(identity)));
   }
 
   RETURN_IF_ERROR(fs->MakeDirs(options.dir));

@@ -31,9 +31,10 @@ struct JoinOptions {
   FileSystem* fs = nullptr;  // Not owned.
   Clock* clock = nullptr;    // Not owned.
   // The network: dataplane::FetchServerChain, and the call itself (grpc_coordinator_client.h).
-  std::function<absl::StatusOr<std::vector<std::string>>(const std::string& host, int port, absl::Time deadline)> fetch_chain;
-  std::function<absl::StatusOr<v1::JoinResponse>(const std::string& address, const std::string& ca_pem, const v1::JoinRequest& request,
-                                                 absl::Time deadline)>
+  std::function<absl::StatusOr<std::vector<std::string>>(const std::string& host, int port, absl::Time deadline)>
+      fetch_chain;
+  std::function<absl::StatusOr<v1::JoinResponse>(const std::string& address, const std::string& ca_pem,
+                                                 const v1::JoinRequest& request, absl::Time deadline)>
       call_join;
 };
 

@@ -33,10 +33,12 @@ class JoinTest : public testing::Test {
     options_.config.emulate.slowdown = 2;
     options_.fs = RealFileSystem();
     options_.clock = RealClock();
-    options_.fetch_chain = [this](const std::string& host, int port, absl::Time) -> absl::StatusOr<std::vector<std::string>> {
+    options_.fetch_chain = [this](const std::string& host, int port,
+                                  absl::Time) -> absl::StatusOr<std::vector<std::string>> {
       EXPECT_EQ(host, "coord.example");
       EXPECT_EQ(port, 7443);
-      return std::vector<std::string>{*RealFileSystem()->ReadFile(pki_.Coordinator().certificate, 1 << 16), pki_.ca_pem()};
+      return std::vector<std::string>{*RealFileSystem()->ReadFile(pki_.Coordinator().certificate, 1 << 16),
+                                      pki_.ca_pem()};
     };
     options_.call_join = [this](const std::string& address, const std::string& ca_pem, const v1::JoinRequest& request,
                                 absl::Time) -> absl::StatusOr<v1::JoinResponse> {
@@ -73,7 +75,8 @@ TEST_F(JoinTest, StoresWhatAWorkerNeeds) {
   EXPECT_EQ(requests_[0].version().major(), dataplane::kProtocolMajor);
 
   const std::string key = *RealFileSystem()->ReadFile(KeyPath(options_.dir), 1 << 16);
-  EXPECT_THAT(dataplane::CheckKeyMatches(*RealFileSystem()->ReadFile(CertificatePath(options_.dir), 1 << 16), key), IsOk());
+  EXPECT_THAT(dataplane::CheckKeyMatches(*RealFileSystem()->ReadFile(CertificatePath(options_.dir), 1 << 16), key),
+              IsOk());
   EXPECT_EQ(*RealFileSystem()->ReadFile(CaPath(options_.dir), 1 << 16), pki_.ca_pem());
   EXPECT_THAT(requests_[0].csr_pem(), testing::Not(HasSubstr("PRIVATE")));
   struct stat info;
@@ -98,7 +101,8 @@ TEST_F(JoinTest, SendsNoTokenToAStranger) {
 
 TEST_F(JoinTest, TellsARefusal) {
   options_.call_join = [](const auto&...) { return absl::PermissionDeniedError("the token has expired"); };
-  EXPECT_THAT(Join(options_), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("join coord.example:7443: the token has expired")));
+  EXPECT_THAT(Join(options_), StatusIs(absl::StatusCode::kPermissionDenied,
+                                       HasSubstr("join coord.example:7443: the token has expired")));
   EXPECT_FALSE(RealFileSystem()->Exists(options_.dir));
 }
 

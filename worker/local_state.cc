@@ -14,7 +14,8 @@
 namespace causeway::worker {
 namespace {
 
-constexpr char kOptimizerMagic[] = "CWOPT001";  // 8 characters, then plan, round, version (i64), SHA-256 of the rest, the state.
+constexpr char kOptimizerMagic[] =
+    "CWOPT001";  // 8 characters, then plan, round, version (i64), SHA-256 of the rest, the state.
 constexpr int64_t kMagicBytes = 8;
 constexpr int64_t kNumbersBytes = 3 * sizeof(int64_t);
 constexpr int64_t kHeaderBytes = kMagicBytes + kNumbersBytes + dataplane::kSha256Bytes;
@@ -68,11 +69,13 @@ absl::Status LocalState::SaveOptimizer(const JobId& job, const OptimizerState& s
   RETURN_IF_ERROR(fs_->MakeDirs(JobDir(job)));
   RETURN_IF_ERROR(fs_->WriteFileAtomically(OptimizerPath(job, state.round), content));
   const std::vector<int64_t> rounds = OptimizerRounds(job);
-  for (size_t i = 0; i + kKeptOptimizers < rounds.size(); ++i) RETURN_IF_ERROR(fs_->Remove(OptimizerPath(job, rounds[i])));
+  for (size_t i = 0; i + kKeptOptimizers < rounds.size(); ++i)
+    RETURN_IF_ERROR(fs_->Remove(OptimizerPath(job, rounds[i])));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<LocalState::OptimizerState>> LocalState::LoadOptimizer(const JobId& job, int64_t before_round) const {
+absl::StatusOr<std::optional<LocalState::OptimizerState>> LocalState::LoadOptimizer(const JobId& job,
+                                                                                    int64_t before_round) const {
   const std::optional<int64_t> round = NewestOptimizer(job, before_round);
   if (!round.has_value()) return std::nullopt;
   const std::string path = OptimizerPath(job, *round);
@@ -80,7 +83,8 @@ absl::StatusOr<std::optional<LocalState::OptimizerState>> LocalState::LoadOptimi
   OptimizerState state;
   const absl::string_view view(content);
   if (static_cast<int64_t>(content.size()) < kHeaderBytes || view.substr(0, kMagicBytes) != kOptimizerMagic ||
-      dataplane::Sha256Of(view.substr(kHeaderBytes)) != view.substr(kMagicBytes + kNumbersBytes, dataplane::kSha256Bytes)) {
+      dataplane::Sha256Of(view.substr(kHeaderBytes)) !=
+          view.substr(kMagicBytes + kNumbersBytes, dataplane::kSha256Bytes)) {
     log::Warning("optimizer state damaged", {{"path", path}, {"then", "the optimizer starts fresh"}});
     return std::nullopt;
   }

@@ -50,7 +50,8 @@ class LocalState {
   absl::Status KeepOnly(const JobId& job);
 
  private:
-  LocalState(FileSystem* fs, std::string dir, Incarnation incarnation) : fs_(fs), dir_(std::move(dir)), incarnation_(incarnation) {}
+  LocalState(FileSystem* fs, std::string dir, Incarnation incarnation)
+      : fs_(fs), dir_(std::move(dir)), incarnation_(incarnation) {}
   std::string JobDir(const JobId& job) const;
   std::string OptimizerPath(const JobId& job, int64_t round) const;
   std::vector<int64_t> OptimizerRounds(const JobId& job) const;  // Ascending.

@@ -23,7 +23,9 @@ class LocalStateTest : public testing::Test {
     EXPECT_THAT(state, IsOk());
     return *std::move(state);
   }
-  static LocalState::OptimizerState State(int64_t round, std::vector<uint8_t> bytes) { return {1, round, round, std::move(bytes)}; }
+  static LocalState::OptimizerState State(int64_t round, std::vector<uint8_t> bytes) {
+    return {1, round, round, std::move(bytes)};
+  }
 
   TempDir dir_;
   const JobId job_{"fashion"};
@@ -56,7 +58,8 @@ TEST_F(LocalStateTest, OptimizerStateSurvivesARestart) {
 
 TEST_F(LocalStateTest, ARoundDoneAgainBeginsWhereItBegan) {
   auto state = Open();
-  for (int64_t round : {8, 9, 10}) ASSERT_THAT(state->SaveOptimizer(job_, State(round, {static_cast<uint8_t>(round)})), IsOk());
+  for (int64_t round : {8, 9, 10})
+    ASSERT_THAT(state->SaveOptimizer(job_, State(round, {static_cast<uint8_t>(round)})), IsOk());
   EXPECT_EQ(state->NewestOptimizer(job_, 11), 10);
   EXPECT_EQ(state->NewestOptimizer(job_, 10), 9);
   EXPECT_EQ(state->NewestOptimizer(job_, 9), std::nullopt);  // Two are kept.

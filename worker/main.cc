@@ -82,7 +82,8 @@ int Start(const Flags& flags, const std::string& path) {
   absl::StatusOr<jobspec::WorkerConfig> config = jobspec::LoadWorkerConfig(path);
   if (!config.ok()) return Fail(config.status(), absl::IsInvalidArgument(config.status()) ? kUsage : kFailed);
   if (absl::Status status = ApplyLogFlags(flags, &config->log); !status.ok()) return Fail(status, kUsage);
-  if (absl::Status status = log::Configure({config->log.level, config->log.format, config->log.file, "worker"}); !status.ok()) {
+  if (absl::Status status = log::Configure({config->log.level, config->log.format, config->log.file, "worker"});
+      !status.ok()) {
     return Fail(status, kFailed);
   }
 
@@ -96,7 +97,8 @@ int Start(const Flags& flags, const std::string& path) {
   std::thread watcher([&] { WatchSignals(signals, end); });
 
   worker::TorchOptions torch;
-  torch.threads = config->threads > 0 ? config->threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  torch.threads =
+      config->threads > 0 ? config->threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const std::unique_ptr<worker::ModelFactory> factory = worker::MakeTorchModelFactory(torch);
   const worker::WorkerEnd result = worker::RunWorker(*config, factory.get(), end);
   end.Set(true);
@@ -110,14 +112,10 @@ int JoinExitCode(const absl::Status& status) {
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
     case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kFailedPrecondition:
-      return kRefused;
-    case absl::StatusCode::kInvalidArgument:
-      return kUsage;
-    case absl::StatusCode::kDeadlineExceeded:
-      return kTimedOut;
-    default:
-      return kFailed;
+    case absl::StatusCode::kFailedPrecondition: return kRefused;
+    case absl::StatusCode::kInvalidArgument: return kUsage;
+    case absl::StatusCode::kDeadlineExceeded: return kTimedOut;
+    default: return kFailed;
   }
 }
 
@@ -127,7 +125,8 @@ absl::Status FillJoinConfig(const Flags& flags, jobspec::WorkerConfig* config) {
   config->coordinator = *coordinator;
   config->threads = flags.threads;
   config->emulate.slowdown = flags.slowdown;
-  for (const auto& [text, rate] : {std::pair(&flags.down, &config->emulate.down_bytes_per_s), std::pair(&flags.up, &config->emulate.up_bytes_per_s)}) {
+  for (const auto& [text, rate] : {std::pair(&flags.down, &config->emulate.down_bytes_per_s),
+                                   std::pair(&flags.up, &config->emulate.up_bytes_per_s)}) {
     if (text->empty()) continue;
     absl::StatusOr<double> parsed = jobspec::ParseBytesPerSecond(*text);
     if (!parsed.ok()) return parsed.status();
@@ -145,7 +144,8 @@ int Join(const Flags& flags) {
   options.fs = RealFileSystem();
   options.clock = RealClock();
   options.fetch_chain = dataplane::FetchServerChain;
-  options.call_join = [](const std::string& address, const std::string& ca_pem, const v1::JoinRequest& request, absl::Time deadline) {
+  options.call_join = [](const std::string& address, const std::string& ca_pem, const v1::JoinRequest& request,
+                         absl::Time deadline) {
     return worker::CallJoin(address, ca_pem, request, RealClock(), deadline);
   };
   if (absl::Status status = FillJoinConfig(flags, &options.config); !status.ok()) return Fail(status, kUsage);
@@ -153,7 +153,9 @@ int Join(const Flags& flags) {
   if (!joined.ok()) return Fail(joined.status(), JoinExitCode(joined.status()));
   std::cout << "joined site " << joined->site << " as worker " << joined->worker << "\n"
             << "configuration: " << joined->config_path << "\n"
-            << (flags.no_start ? "start it with: causeway-worker --config " + joined->config_path : std::string("starting")) << std::endl;
+            << (flags.no_start ? "start it with: causeway-worker --config " + joined->config_path
+                               : std::string("starting"))
+            << std::endl;
   return flags.no_start ? kDone : Start(flags, joined->config_path);
 }
 
@@ -165,26 +167,30 @@ int main(int argc, char** argv) {
 
   Flags flags;
   CLI::App app("Trains models for a Causeway coordinator on this machine.", "causeway-worker");
-  app.set_version_flag("--version", absl::StrCat("causeway-worker ", dataplane::kBuildVersion, ", protocol ", dataplane::kProtocolMajor, ".",
-                                                 dataplane::kProtocolMinor));
+  app.set_version_flag("--version", absl::StrCat("causeway-worker ", dataplane::kBuildVersion, ", protocol ",
+                                                 dataplane::kProtocolMajor, ".", dataplane::kProtocolMinor));
   app.add_option("--config", flags.config, "Run as this worker.yaml says");
   app.add_option("--log-format", flags.log_format, "text or json (default: as in worker.yaml)");
   app.add_option("--log-level", flags.log_level, "debug, info, warning or error (default: as in worker.yaml)");
   app.require_subcommand(0, 1);
   app.footer(
       "Examples:\n"
-      "  causeway-worker join coord.example:7443 --token T --ca-pin sha256:...   (the line that `causeway site add` prints)\n"
+      "  causeway-worker join coord.example:7443 --token T --ca-pin sha256:...   (the line that `causeway site add` "
+      "prints)\n"
       "  causeway-worker --config ./causeway-worker/worker.yaml\n\n"
       "Exit codes: 0 stopped in order, 1 failed, 2 usage or configuration, 3 timed out, 4 refused by the coordinator");
 
-  CLI::App* join = app.add_subcommand("join", "Join a coordinator: make a key here, have it certified, store the configuration, and run");
+  CLI::App* join = app.add_subcommand(
+      "join", "Join a coordinator: make a key here, have it certified, store the configuration, and run");
   join->fallthrough();  // --log-format and --log-level may follow.
   join->add_option("address", flags.address, "The coordinator, host:port")->required();
   join->add_option("--token", flags.token, "From `causeway site add`")->required();
   join->add_option("--ca-pin", flags.ca_pin, "SHA-256 of the coordinator's CA, from `causeway site add`")->required();
   join->add_option("--name", flags.name, "Name of this worker (default: SITE-N)");
   join->add_option("--dir", flags.dir, "Folder for credentials, configuration and state")->capture_default_str();
-  join->add_option("--threads", flags.threads, "For compute; 0: all cores")->check(CLI::Range(0, 4096))->capture_default_str();
+  join->add_option("--threads", flags.threads, "For compute; 0: all cores")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
   join->add_option("--emulate-slowdown", flags.slowdown, "Appear so many times slower than this machine is")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
@@ -198,9 +204,12 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? kDone : kUsage;
   }
   if (join->parsed()) {
-    if (!flags.config.empty()) return Fail(absl::InvalidArgumentError("--config and join exclude each other: join writes the configuration"), kUsage);
+    if (!flags.config.empty())
+      return Fail(absl::InvalidArgumentError("--config and join exclude each other: join writes the configuration"),
+                  kUsage);
     return Join(flags);
   }
-  if (flags.config.empty()) return Fail(absl::InvalidArgumentError("nothing to do: give --config FILE, or join (see --help)"), kUsage);
+  if (flags.config.empty())
+    return Fail(absl::InvalidArgumentError("nothing to do: give --config FILE, or join (see --help)"), kUsage);
   return Start(flags, flags.config);
 }

@@ -22,31 +22,44 @@ std::string Text(absl::string_view text) { return std::string(text.data(), text.
 
 WorkerMetrics::WorkerMetrics(const Options& options)
     : options_(options),
-      connected_(options.registry->GetGauge("causeway_worker_connected", "1 while the worker's heartbeats are answered by its coordinator")),
-      heartbeat_age_(options.registry->GetGauge("causeway_worker_heartbeat_age_seconds", "Time since the coordinator last answered a heartbeat")),
-      clock_offset_(options.registry->GetGauge("causeway_worker_clock_offset_seconds", "This worker's clock minus the coordinator's")),
-      certificate_expiry_(options.registry->GetGauge("causeway_worker_certificate_expiry_seconds", "Time until the worker's certificate expires")),
-      cache_bytes_(options.registry->GetGauge("causeway_worker_cache_bytes", "Size of the chunk cache, room for chunks under way included")),
-      disk_free_bytes_(options.registry->GetGauge("causeway_worker_disk_free_bytes", "Free space where the worker keeps its state")),
-      reconnects_(options.registry->GetCounter("causeway_worker_connections_total", "Times the worker has connected to its coordinator")),
-      corrupt_chunks_(options.registry->GetCounter("causeway_worker_corrupt_chunks_total", "Chunks found damaged and fetched again")) {
+      connected_(options.registry->GetGauge("causeway_worker_connected",
+                                            "1 while the worker's heartbeats are answered by its coordinator")),
+      heartbeat_age_(options.registry->GetGauge("causeway_worker_heartbeat_age_seconds",
+                                                "Time since the coordinator last answered a heartbeat")),
+      clock_offset_(options.registry->GetGauge("causeway_worker_clock_offset_seconds",
+                                               "This worker's clock minus the coordinator's")),
+      certificate_expiry_(options.registry->GetGauge("causeway_worker_certificate_expiry_seconds",
+                                                     "Time until the worker's certificate expires")),
+      cache_bytes_(options.registry->GetGauge("causeway_worker_cache_bytes",
+                                              "Size of the chunk cache, room for chunks under way included")),
+      disk_free_bytes_(
+          options.registry->GetGauge("causeway_worker_disk_free_bytes", "Free space where the worker keeps its state")),
+      reconnects_(options.registry->GetCounter("causeway_worker_connections_total",
+                                               "Times the worker has connected to its coordinator")),
+      corrupt_chunks_(options.registry->GetCounter("causeway_worker_corrupt_chunks_total",
+                                                   "Chunks found damaged and fetched again")) {
   for (int i = v1::WORKER_PHASE_UNSPECIFIED + 1; i < v1::WorkerPhase_ARRAYSIZE; ++i) {
     const v1::WorkerPhase phase = static_cast<v1::WorkerPhase>(i);
-    phases_[phase] = options.registry->GetGauge("causeway_worker_phase", "1 for what the worker is doing, 0 for the rest",
-                                                {{"phase", PhaseLabel(phase)}});
+    phases_[phase] = options.registry->GetGauge(
+        "causeway_worker_phase", "1 for what the worker is doing, 0 for the rest", {{"phase", PhaseLabel(phase)}});
   }
   const MetricLabels labels[] = {{{"direction", "down"}, {"method", "fetch"}},
                                  {{"direction", "down"}, {"method", "pull"}},
                                  {{"direction", "up"}, {"method", "push"}}};
   for (size_t i = 0; i < transfers_.size(); ++i) {
-    transfers_[i] = {options.registry->GetCounter("causeway_worker_transfer_bytes_total", "Payload exchanged with the coordinator", labels[i]),
-                     options.registry->GetCounter("causeway_worker_transfer_seconds_total", "Time that transfers have taken", labels[i])};
+    transfers_[i] = {options.registry->GetCounter("causeway_worker_transfer_bytes_total",
+                                                  "Payload exchanged with the coordinator", labels[i]),
+                     options.registry->GetCounter("causeway_worker_transfer_seconds_total",
+                                                  "Time that transfers have taken", labels[i])};
   }
   options.registry->GetGauge("causeway_worker_cache_limit_bytes", "What the chunk cache may hold")
       ->Set(static_cast<double>(options.cache_limit_bytes));
   options.registry
       ->GetGauge("causeway_worker_build_info", "Always 1; the labels say what runs",
-                 {{"version", options.version}, {"torch", options.torch_version}, {"site", options.site}, {"worker", options.worker}})
+                 {{"version", options.version},
+                  {"torch", options.torch_version},
+                  {"site", options.site},
+                  {"worker", options.worker}})
       ->Set(1);
   {
     MutexLock lock(&mu_);
@@ -90,27 +103,37 @@ void WorkerMetrics::SetJob(const std::string& job) {
 void WorkerMetrics::StepDone(int64_t samples, double train_loss, absl::Duration duration) {
   MetricRegistry* const registry = options_.registry;
   registry->GetCounter("causeway_worker_steps_total", "Optimizer steps done", job_labels_)->Increment();
-  registry->GetCounter("causeway_worker_samples_total", "Samples trained on", job_labels_)->Increment(static_cast<double>(samples));
-  registry->GetGauge("causeway_worker_train_loss", "Mean training loss over the round so far", job_labels_)->Set(train_loss);
-  registry->GetHistogram("causeway_worker_step_seconds", "Time of a step: loading, forward, backward, optimizer", StepBounds(), job_labels_)
+  registry->GetCounter("causeway_worker_samples_total", "Samples trained on", job_labels_)
+      ->Increment(static_cast<double>(samples));
+  registry->GetGauge("causeway_worker_train_loss", "Mean training loss over the round so far", job_labels_)
+      ->Set(train_loss);
+  registry
+      ->GetHistogram("causeway_worker_step_seconds", "Time of a step: loading, forward, backward, optimizer",
+                     StepBounds(), job_labels_)
       ->Observe(absl::ToDoubleSeconds(duration));
 }
 
 void WorkerMetrics::RoundTrained(int64_t round) {
-  options_.registry->GetGauge("causeway_worker_round", "The newest round trained", job_labels_)->Set(static_cast<double>(round));
+  options_.registry->GetGauge("causeway_worker_round", "The newest round trained", job_labels_)
+      ->Set(static_cast<double>(round));
 }
 
 void WorkerMetrics::Evaluated(double accuracy, double loss) {
-  options_.registry->GetGauge("causeway_worker_evaluation_accuracy", "Of the newest evaluated version, on this worker's part of the test set",
-                              job_labels_)->Set(accuracy);
-  options_.registry->GetGauge("causeway_worker_evaluation_loss", "Of the newest evaluated version, on this worker's part of the test set",
-                              job_labels_)->Set(loss);
+  options_.registry
+      ->GetGauge("causeway_worker_evaluation_accuracy",
+                 "Of the newest evaluated version, on this worker's part of the test set", job_labels_)
+      ->Set(accuracy);
+  options_.registry
+      ->GetGauge("causeway_worker_evaluation_loss",
+                 "Of the newest evaluated version, on this worker's part of the test set", job_labels_)
+      ->Set(loss);
 }
 
 void WorkerMetrics::ContributionAnswered(absl::string_view outcome) {
   MetricLabels labels = job_labels_;
   labels["outcome"] = Text(outcome);
-  options_.registry->GetCounter("causeway_worker_contributions_total", "Contributions offered, by the coordinator's answer", labels)
+  options_.registry
+      ->GetCounter("causeway_worker_contributions_total", "Contributions offered, by the coordinator's answer", labels)
       ->Increment();
 }
 
@@ -123,7 +146,9 @@ void WorkerMetrics::Transferred(Transfer transfer, int64_t bytes, double seconds
 void WorkerMetrics::CorruptChunks(int64_t chunks) { corrupt_chunks_->Increment(static_cast<double>(chunks)); }
 
 void WorkerMetrics::TaskFailed(absl::string_view task) {
-  options_.registry->GetCounter("causeway_worker_task_failures_total", "Tasks that failed for good", {{"task", Text(task)}})->Increment();
+  options_.registry
+      ->GetCounter("causeway_worker_task_failures_total", "Tasks that failed for good", {{"task", Text(task)}})
+      ->Increment();
 }
 
 }  // namespace causeway::worker

@@ -26,7 +26,7 @@ class WorkerMetrics {
     Clock* clock = nullptr;              // Not owned.
     std::string site;
     std::string worker;
-    std::string version;       // Of the program.
+    std::string version;  // Of the program.
     std::string torch_version;
     absl::Time certificate_expires;  // Wall time.
     // What is read at each exposition; empty ones are left out.

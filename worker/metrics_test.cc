@@ -53,7 +53,8 @@ TEST_F(WorkerMetricsTest, ShowsWhatIsReadAtExposition) {
   EXPECT_THAT(text, HasSubstr("causeway_worker_heartbeat_age_seconds 60\n"));
   EXPECT_THAT(text, HasSubstr("causeway_worker_phase{phase=\"training\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("causeway_worker_phase{phase=\"idle\"} 0\n"));
-  EXPECT_THAT(text, HasSubstr("causeway_worker_build_info{site=\"lab\",torch=\"2\",version=\"0.1.0\",worker=\"lab-1\"} 1\n"));
+  EXPECT_THAT(text,
+              HasSubstr("causeway_worker_build_info{site=\"lab\",torch=\"2\",version=\"0.1.0\",worker=\"lab-1\"} 1\n"));
 }
 
 TEST_F(WorkerMetricsTest, CountsConnections) {

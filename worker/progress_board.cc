@@ -45,7 +45,8 @@ v1::WorkerProgress ProgressBoard::Get() const {
   v1::WorkerProgress progress = progress_;
   const v1::WorkerPhase phase = progress.phase();
   if (phase == v1::WORKER_PHASE_UNSPECIFIED) progress.set_phase(v1::WORKER_PHASE_IDLE);
-  if (fetching_ && (phase == v1::WORKER_PHASE_UNSPECIFIED || phase == v1::WORKER_PHASE_IDLE || phase == v1::WORKER_PHASE_WAITING)) {
+  if (fetching_ &&
+      (phase == v1::WORKER_PHASE_UNSPECIFIED || phase == v1::WORKER_PHASE_IDLE || phase == v1::WORKER_PHASE_WAITING)) {
     progress.set_phase(v1::WORKER_PHASE_FETCHING);
   }
   return progress;

@@ -8,7 +8,8 @@
 
 namespace causeway::worker {
 
-absl::StatusOr<const RoundExchange::Pulled*> RoundExchange::Pull(const std::string& job, int64_t version, const dataplane::Layout& layout,
+absl::StatusOr<const RoundExchange::Pulled*> RoundExchange::Pull(const std::string& job, int64_t version,
+                                                                 const dataplane::Layout& layout,
                                                                  dataplane::Cancellation* cancellation) {
   if (pulled_.has_value() && pulled_->version == version) return &*pulled_;
   pulled_.reset();
@@ -17,7 +18,8 @@ absl::StatusOr<const RoundExchange::Pulled*> RoundExchange::Pull(const std::stri
   const absl::Time start = transfer.clock->Now();
   ASSIGN_OR_RETURN(dataplane::PulledModel model, dataplane::PullModel(transfer, job, version, layout.total_bytes()));
   if (model.layout.hash() != layout.hash()) {
-    return absl::FailedPreconditionError(absl::StrCat("version ", version, " of job ", job, " has another layout than this worker's model"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("version ", version, " of job ", job, " has another layout than this worker's model"));
   }
   pulled_ = Pulled{version, std::move(model.bytes), absl::ToDoubleSeconds(transfer.clock->Now() - start)};
   if (options_.on_pulled) options_.on_pulled(layout.total_bytes(), pulled_->seconds);
@@ -32,13 +34,15 @@ void RoundExchange::KeepOnly(const std::string& task_id) {
   if (!Holds(task_id)) kept_.reset();
 }
 
-absl::StatusOr<RoundExchange::Pushed> RoundExchange::Push(int64_t site_generation, dataplane::Cancellation* cancellation) {
+absl::StatusOr<RoundExchange::Pushed> RoundExchange::Push(int64_t site_generation,
+                                                          dataplane::Cancellation* cancellation) {
   if (!kept_.has_value()) return absl::FailedPreconditionError("no contribution to push");
   kept_->request.mutable_fence()->set_site_generation(site_generation);
   return PushBytes(kept_->request, kept_->bytes, cancellation);
 }
 
-absl::StatusOr<RoundExchange::Pushed> RoundExchange::PushInitial(const v1::Fence& fence, const dataplane::Layout& layout,
+absl::StatusOr<RoundExchange::Pushed> RoundExchange::PushInitial(const v1::Fence& fence,
+                                                                 const dataplane::Layout& layout,
                                                                  const std::vector<uint8_t>& bytes,
                                                                  dataplane::Cancellation* cancellation) {
   v1::PushRequest request = WholeModelPush(fence, layout);
@@ -46,7 +50,8 @@ absl::StatusOr<RoundExchange::Pushed> RoundExchange::PushInitial(const v1::Fence
   return PushBytes(request, bytes, cancellation);
 }
 
-absl::StatusOr<RoundExchange::Pushed> RoundExchange::PushBytes(const v1::PushRequest& request, const std::vector<uint8_t>& bytes,
+absl::StatusOr<RoundExchange::Pushed> RoundExchange::PushBytes(const v1::PushRequest& request,
+                                                               const std::vector<uint8_t>& bytes,
                                                                dataplane::Cancellation* cancellation) {
   dataplane::TransferOptions transfer = options_.transfer;
   transfer.cancellation = cancellation;

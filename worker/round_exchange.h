@@ -29,7 +29,7 @@ class RoundExchange {
     double seconds = 0;
   };
   struct Options {
-    dataplane::TransferOptions transfer;  // Its cancellation is given per call.
+    dataplane::TransferOptions transfer;                           // Its cancellation is given per call.
     std::function<void(int64_t bytes, double seconds)> on_pulled;  // Over the wire; may be empty.
     std::function<void(int64_t bytes, double seconds)> on_pushed;
   };
@@ -53,8 +53,8 @@ class RoundExchange {
   absl::StatusOr<Pushed> Push(int64_t site_generation, dataplane::Cancellation* cancellation);
 
   // The initial values as version 0. Errors: those of dataplane::PushPart.
-  absl::StatusOr<Pushed> PushInitial(const v1::Fence& fence, const dataplane::Layout& layout, const std::vector<uint8_t>& bytes,
-                                     dataplane::Cancellation* cancellation);
+  absl::StatusOr<Pushed> PushInitial(const v1::Fence& fence, const dataplane::Layout& layout,
+                                     const std::vector<uint8_t>& bytes, dataplane::Cancellation* cancellation);
 
  private:
   struct Contribution {

@@ -64,8 +64,10 @@ TEST_F(RoundExchangeTest, PullsAVersionOnce) {
 }
 
 TEST_F(RoundExchangeTest, RefusesAnotherLayout) {
-  EXPECT_THAT(exchange_->Pull("fashion", 3, MakeLayout(11), &cancellation_), StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_THAT(exchange_->Pull("fashion", 3, MakeLayout(9), &cancellation_), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(exchange_->Pull("fashion", 3, MakeLayout(11), &cancellation_),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(exchange_->Pull("fashion", 3, MakeLayout(9), &cancellation_),
+              StatusIs(absl::StatusCode::kResourceExhausted));
 }
 
 TEST_F(RoundExchangeTest, KeepsAContributionAndOffersItAgain) {

@@ -17,9 +17,11 @@ constexpr int kMaxPasses = 3;  // Over chunks that came damaged.
 
 }  // namespace
 
-absl::StatusOr<ShardFetcher::Held> ShardFetcher::Fetch(const std::string& job, const v1::DatasetInfo& info, const SampleRanges& ranges,
+absl::StatusOr<ShardFetcher::Held> ShardFetcher::Fetch(const std::string& job, const v1::DatasetInfo& info,
+                                                       const SampleRanges& ranges,
                                                        dataplane::Cancellation* cancellation,
-                                                       const std::function<void(const Progress&)>& on_progress, Stats* stats) {
+                                                       const std::function<void(const Progress&)>& on_progress,
+                                                       Stats* stats) {
   ASSIGN_OR_RETURN(const ChunkRef manifest_ref, DatasetIndex::ManifestOf(info));
   ASSIGN_OR_RETURN(std::unique_ptr<ChunkCache::Pins> manifest_pin, options_.cache->Pin({manifest_ref}));
   RETURN_IF_ERROR(FetchMissing(job, {manifest_ref}, cancellation, on_progress, stats), "manifest");
@@ -34,7 +36,8 @@ absl::StatusOr<ShardFetcher::Held> ShardFetcher::Fetch(const std::string& job, c
   return Held{std::move(index), std::move(manifest_pin), std::move(pins)};
 }
 
-absl::Status ShardFetcher::FetchMissing(const std::string& job, absl::Span<const ChunkRef> chunks, dataplane::Cancellation* cancellation,
+absl::Status ShardFetcher::FetchMissing(const std::string& job, absl::Span<const ChunkRef> chunks,
+                                        dataplane::Cancellation* cancellation,
                                         const std::function<void(const Progress&)>& on_progress, Stats* stats) {
   ChunkCache* const cache = options_.cache;
   dataplane::TransferOptions transfer = options_.transfer;
@@ -54,23 +57,24 @@ absl::Status ShardFetcher::FetchMissing(const std::string& job, absl::Span<const
       max_bytes = std::max(max_bytes, missing.chunk.size_bytes);
       progress.bytes_total += missing.chunk.size_bytes - missing.offset;
     }
-    RETURN_IF_ERROR(dataplane::FetchChunks(transfer, job, items, max_bytes, [&](const dataplane::ChunkPiece& piece) -> absl::Status {
-      const std::string sha256(piece.sha256.data(), piece.sha256.size());
-      if (piece.total_bytes != sizes.at(sha256)) {
-        return absl::DataLossError(absl::StrCat("chunk ", dataplane::ToHex(sha256), " was sent with ", piece.total_bytes, " bytes, not ",
-                                                sizes.at(sha256)));
-      }
-      if (!piece.bytes.empty()) RETURN_IF_ERROR(cache->Append(sha256, piece.offset, piece.bytes));
-      const int64_t piece_bytes = static_cast<int64_t>(piece.bytes.size());
-      stats->bytes_fetched += piece_bytes;
-      progress.bytes_done += piece_bytes;
-      if (on_progress) on_progress(progress);
-      if (piece.offset + piece_bytes < piece.total_bytes) return absl::OkStatus();
-      const absl::Status completed = cache->Complete(sha256);
-      if (!absl::IsDataLoss(completed)) return completed;
-      ++stats->corrupt_chunks;  // The next pass fetches it again.
-      return absl::OkStatus();
-    }));
+    RETURN_IF_ERROR(dataplane::FetchChunks(
+        transfer, job, items, max_bytes, [&](const dataplane::ChunkPiece& piece) -> absl::Status {
+          const std::string sha256(piece.sha256.data(), piece.sha256.size());
+          if (piece.total_bytes != sizes.at(sha256)) {
+            return absl::DataLossError(absl::StrCat("chunk ", dataplane::ToHex(sha256), " was sent with ",
+                                                    piece.total_bytes, " bytes, not ", sizes.at(sha256)));
+          }
+          if (!piece.bytes.empty()) RETURN_IF_ERROR(cache->Append(sha256, piece.offset, piece.bytes));
+          const int64_t piece_bytes = static_cast<int64_t>(piece.bytes.size());
+          stats->bytes_fetched += piece_bytes;
+          progress.bytes_done += piece_bytes;
+          if (on_progress) on_progress(progress);
+          if (piece.offset + piece_bytes < piece.total_bytes) return absl::OkStatus();
+          const absl::Status completed = cache->Complete(sha256);
+          if (!absl::IsDataLoss(completed)) return completed;
+          ++stats->corrupt_chunks;  // The next pass fetches it again.
+          return absl::OkStatus();
+        }));
   }
   ASSIGN_OR_RETURN(const ChunkCache::Check check, cache->FindMissing(chunks));
   if (check.missing.empty()) return absl::OkStatus();

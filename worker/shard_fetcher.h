@@ -44,10 +44,12 @@ class ShardFetcher {
   // Errors: InvalidArgument (impossible dataset or ranges), ResourceExhausted (the cache's limit), DataLoss (a chunk that keeps coming
   // damaged), those of dataplane::FetchChunks and of the file system.
   absl::StatusOr<Held> Fetch(const std::string& job, const v1::DatasetInfo& info, const SampleRanges& ranges,
-                             dataplane::Cancellation* cancellation, const std::function<void(const Progress&)>& on_progress, Stats* stats);
+                             dataplane::Cancellation* cancellation,
+                             const std::function<void(const Progress&)>& on_progress, Stats* stats);
 
  private:
-  absl::Status FetchMissing(const std::string& job, absl::Span<const ChunkRef> chunks, dataplane::Cancellation* cancellation,
+  absl::Status FetchMissing(const std::string& job, absl::Span<const ChunkRef> chunks,
+                            dataplane::Cancellation* cancellation,
                             const std::function<void(const Progress&)>& on_progress, Stats* stats);
 
   const Options options_;

@@ -52,8 +52,9 @@ class ShardFetcherTest : public testing::Test {
     ranges[0].set_end(end);
     stats_ = {};
     progress_ = {};
-    auto held = ShardFetcher(options).Fetch("fashion", info_, ranges, &cancellation_,
-                                            [&](const ShardFetcher::Progress& progress) { progress_ = progress; }, &stats_);
+    auto held = ShardFetcher(options).Fetch(
+        "fashion", info_, ranges, &cancellation_, [&](const ShardFetcher::Progress& progress) { progress_ = progress; },
+        &stats_);
     if (!held.ok()) return held.status();
     held_.push_back(*std::move(held));
     return absl::OkStatus();

@@ -38,17 +38,19 @@ absl::StatusOr<dataplane::PeerIdentity> ReadIdentity(FileSystem* fs, Clock* cloc
   ASSIGN_OR_RETURN(const std::string pem, fs->ReadFile(CertificatePath(dir), kMaxPemBytes));
   ASSIGN_OR_RETURN(dataplane::PeerIdentity identity, dataplane::ParseCertificate(pem), CertificatePath(dir));
   if (identity.role != dataplane::PeerIdentity::Role::kWorker) {
-    return absl::InvalidArgumentError(absl::StrCat(CertificatePath(dir), " is no worker's certificate: ", dataplane::IdentityUri(identity)));
+    return absl::InvalidArgumentError(
+        absl::StrCat(CertificatePath(dir), " is no worker's certificate: ", dataplane::IdentityUri(identity)));
   }
   if (identity.not_after < clock->WallNow()) {
-    return absl::FailedPreconditionError(absl::StrCat(CertificatePath(dir), " has expired at ", absl::FormatTime(identity.not_after, absl::UTCTimeZone()),
-                                                      "; remove the worker on the coordinator and let it join again in a new folder"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        CertificatePath(dir), " has expired at ", absl::FormatTime(identity.not_after, absl::UTCTimeZone()),
+        "; remove the worker on the coordinator and let it join again in a new folder"));
   }
   return identity;
 }
 
-v1::RegisterRequest MakeRegistration(const jobspec::WorkerConfig& config, const ModelFactory& factory, int threads, Incarnation incarnation,
-                                     int http_port) {
+v1::RegisterRequest MakeRegistration(const jobspec::WorkerConfig& config, const ModelFactory& factory, int threads,
+                                     Incarnation incarnation, int http_port) {
   v1::RegisterRequest request;
   *request.mutable_version() = dataplane::OurVersion();
   request.set_incarnation(incarnation.value());
@@ -71,15 +73,18 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Com
   Clock* const clock = RealClock();
   FileSystem* const fs = RealFileSystem();
   if (config.device != "auto" && config.device != factory->device_kind()) {
-    return absl::InvalidArgumentError(absl::StrCat("device: this worker can compute on \"", factory->device_kind(), "\", not on \"",
-                                                   config.device, "\""));
+    return absl::InvalidArgumentError(absl::StrCat("device: this worker can compute on \"", factory->device_kind(),
+                                                   "\", not on \"", config.device, "\""));
   }
   RETURN_IF_ERROR(fs->MakeDirs(config.dir));
-  ASSIGN_OR_RETURN(const std::unique_ptr<FileSystem::Lock> lock, fs->LockFile(JoinPath(config.dir, "lock")), "another worker runs in this folder");
+  ASSIGN_OR_RETURN(const std::unique_ptr<FileSystem::Lock> lock, fs->LockFile(JoinPath(config.dir, "lock")),
+                   "another worker runs in this folder");
   ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, ReadIdentity(fs, clock, config.dir));
-  ASSIGN_OR_RETURN(const auto credentials, dataplane::MakeClientCredentials({CertificatePath(config.dir), KeyPath(config.dir), CaPath(config.dir)}));
+  ASSIGN_OR_RETURN(const auto credentials, dataplane::MakeClientCredentials(
+                                               {CertificatePath(config.dir), KeyPath(config.dir), CaPath(config.dir)}));
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalState> local_state, LocalState::Open(fs, config.dir));
-  ASSIGN_OR_RETURN(const std::unique_ptr<ChunkCache> cache, ChunkCache::Open({fs, JoinPath(config.dir, "cache"), config.cache_limit_bytes}));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ChunkCache> cache,
+                   ChunkCache::Open({fs, JoinPath(config.dir, "cache"), config.cache_limit_bytes}));
 
   ProgressBoard board;
   const std::unique_ptr<MetricRegistry> registry = MetricRegistry::Create();
@@ -115,17 +120,20 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Com
   emulated.clock = clock;
   emulated.down_bytes_per_s = config.emulate.down_bytes_per_s;
   emulated.up_bytes_per_s = config.emulate.up_bytes_per_s;
-  ASSIGN_OR_RETURN(const std::unique_ptr<dataplane::EmulatedLinkDialer> emulated_dialer, dataplane::EmulatedLinkDialer::Create(emulated));
+  ASSIGN_OR_RETURN(const std::unique_ptr<dataplane::EmulatedLinkDialer> emulated_dialer,
+                   dataplane::EmulatedLinkDialer::Create(emulated));
 
   // Workers that lose their coordinator at the same time do not all come back at the same time.
   const uint64_t seed = MixSeed(0, {identity.site, identity.name}, local_state->incarnation().value());
-  const int threads = config.threads > 0 ? config.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int threads =
+      config.threads > 0 ? config.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   Agent::Options agent_options;
   agent_options.worker = identity.name;
   agent_options.registration = MakeRegistration(config, *factory, threads, local_state->incarnation(), http->port());
   agent_options.slowdown = config.emulate.slowdown;
   agent_options.dir = config.dir;
-  agent_options.transfer.dialer = config.emulate.any() ? static_cast<dataplane::LinkDialer*>(emulated_dialer.get()) : dialer.get();
+  agent_options.transfer.dialer =
+      config.emulate.any() ? static_cast<dataplane::LinkDialer*>(emulated_dialer.get()) : dialer.get();
   agent_options.transfer.clock = clock;
   agent_options.transfer.backoff.seed = seed;
   agent_options.state.reconnect.seed = seed;
@@ -141,10 +149,16 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Com
   agent_options.board = &board;
   agent_options.clock = clock;
   ASSIGN_OR_RETURN(const std::unique_ptr<Agent> agent, Agent::Create(std::move(agent_options)));
-  log::Info("worker started", {{"worker", identity.name}, {"site", identity.site}, {"coordinator", address}, {"dir", config.dir},
+  log::Info("worker started", {{"worker", identity.name},
+                               {"site", identity.site},
+                               {"coordinator", address},
+                               {"dir", config.dir},
                                {"http", absl::StrCat(config.http_listen.host, ":", http->port())},
-                               {"incarnation", local_state->incarnation().value()}, {"device", factory->device_name()},
-                               {"threads", threads}, {"emulated", config.emulate.any()}, {"version", dataplane::kBuildVersion}});
+                               {"incarnation", local_state->incarnation().value()},
+                               {"device", factory->device_name()},
+                               {"threads", threads},
+                               {"emulated", config.emulate.any()},
+                               {"version", dataplane::kBuildVersion}});
   agent->Start();
 
   const absl::Status status = end.Await(clock, absl::InfiniteFuture(), "the end").status();

@@ -55,7 +55,8 @@ struct FakeCoordinator::StreamState {
 
 class FakeCoordinator::Stream : public HeartbeatStream {
  public:
-  Stream(FakeCoordinator* coordinator, std::shared_ptr<StreamState> state) : coordinator_(coordinator), state_(std::move(state)) {}
+  Stream(FakeCoordinator* coordinator, std::shared_ptr<StreamState> state)
+      : coordinator_(coordinator), state_(std::move(state)) {}
   ~Stream() override { Cancel(); }
   absl::Status Send(const v1::HeartbeatRequest& request) override {
     coordinator_->OnHeartbeat(state_, request);
@@ -281,7 +282,8 @@ absl::Status FakeCoordinator::Record(const std::string& name, const Request& req
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::RegisterResponse> FakeCoordinator::Register(const v1::RegisterRequest& request, absl::Time deadline) {
+absl::StatusOr<v1::RegisterResponse> FakeCoordinator::Register(const v1::RegisterRequest& request,
+                                                               absl::Time deadline) {
   RETURN_IF_ERROR(Record("Register", request, &registrations_));
   v1::RegisterResponse response;
   MutexLock lock(&mu_);
@@ -296,7 +298,8 @@ absl::StatusOr<v1::RegisterResponse> FakeCoordinator::Register(const v1::Registe
   return response;
 }
 
-absl::StatusOr<std::unique_ptr<worker::CoordinatorClient::HeartbeatStream>> FakeCoordinator::OpenHeartbeat(HeartbeatEvents events) {
+absl::StatusOr<std::unique_ptr<worker::CoordinatorClient::HeartbeatStream>> FakeCoordinator::OpenHeartbeat(
+    HeartbeatEvents events) {
   RETURN_IF_ERROR(TakeFailure("OpenHeartbeat"));
   auto state = std::make_shared<StreamState>();
   state->events = std::move(events);
@@ -315,7 +318,8 @@ void FakeCoordinator::OnHeartbeat(const std::shared_ptr<StreamState>& stream, co
     if (mute_) return;
     response.set_sequence(request.sequence());
     response.set_wall_time_ms(absl::ToUnixMillis(clock_->WallNow()));
-    if (request.assignment_sequence() != assignment_.sequence() && assignment_.sequence() > 0) *response.mutable_assignment() = assignment_;
+    if (request.assignment_sequence() != assignment_.sequence() && assignment_.sequence() > 0)
+      *response.mutable_assignment() = assignment_;
   }
   Changed();
   stream->Respond(response);
@@ -345,14 +349,13 @@ absl::Status FakeCoordinator::Leave(const v1::LeaveRequest& request, absl::Time 
   return absl::OkStatus();
 }
 
-absl::Status FakeCoordinator::Serve(dataplane::LinkKind kind, const dataplane::PeerIdentity& peer, dataplane::Link* link) {
+absl::Status FakeCoordinator::Serve(dataplane::LinkKind kind, const dataplane::PeerIdentity& peer,
+                                    dataplane::Link* link) {
   const dataplane::ServeOptions options{clock_};
   ASSIGN_OR_RETURN(const v1::Frame frame, link->Read(clock_->Now() + absl::Seconds(30)));
   switch (kind) {
-    case dataplane::LinkKind::kFetch:
-      return dataplane::ServeFetch(link, frame.fetch_request(), Chunks(this), options);
-    case dataplane::LinkKind::kProbe:
-      return dataplane::ServeProbe(link, frame.probe_request(), options);
+    case dataplane::LinkKind::kFetch: return dataplane::ServeFetch(link, frame.fetch_request(), Chunks(this), options);
+    case dataplane::LinkKind::kProbe: return dataplane::ServeProbe(link, frame.probe_request(), options);
     case dataplane::LinkKind::kPull: {
       Model model;
       {
@@ -361,7 +364,8 @@ absl::Status FakeCoordinator::Serve(dataplane::LinkKind kind, const dataplane::P
         if (it == served_models_.end()) return absl::NotFoundError("no such version");
         model = it->second;
       }
-      return dataplane::ServePull(link, frame.pull_request(), ModelSource(frame.pull_request().version(), model.layout, model.bytes), options);
+      return dataplane::ServePull(link, frame.pull_request(),
+                                  ModelSource(frame.pull_request().version(), model.layout, model.bytes), options);
     }
     case dataplane::LinkKind::kPush: {
       Sink sink(this);

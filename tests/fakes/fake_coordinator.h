@@ -40,7 +40,8 @@ class FakeCoordinator : public worker::CoordinatorClient, public dataplane::Link
 
   void SetModel(int64_t version, const dataplane::Layout& layout, std::vector<uint8_t> bytes);
   // Cuts records (whose count is records.size() / record_bytes) into chunks that can be fetched from then on.
-  v1::DatasetInfo AddDataset(const std::vector<uint8_t>& records, std::vector<int64_t> sample_shape, int64_t records_per_chunk);
+  v1::DatasetInfo AddDataset(const std::vector<uint8_t>& records, std::vector<int64_t> sample_shape,
+                             int64_t records_per_chunk);
   // The answer to pushes from now on; COUNTED by default. Counted initial models become version 0.
   void SetPushOutcome(v1::PushResult::Outcome outcome);
 
@@ -88,7 +89,8 @@ class FakeCoordinator : public worker::CoordinatorClient, public dataplane::Link
   struct StreamState;
 
   template <typename Request>
-  absl::Status Record(const std::string& name, const Request& request, std::vector<Request>* into) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Record(const std::string& name, const Request& request, std::vector<Request>* into)
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status TakeFailure(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);
   void OnHeartbeat(const std::shared_ptr<StreamState>& stream, const v1::HeartbeatRequest& request);
   void Changed() ABSL_LOCKS_EXCLUDED(mu_);
