@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 
-.PHONY: help deps build test lint format bench demo clean
+.PHONY: help deps build test lint tidy format bench demo clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -21,6 +21,10 @@ test: ## Install what is missing, build, run every test that this machine can ru
 lint: ## Check the rules of docs/contributing.md that a script can check, and the formatting
 	@python3 tests/lint/lint.py
 	@python3 tests/lint/format.py
+
+tidy: ## Run clang-tidy over the torch-free sources (slow)
+	@cmake --preset tsa && cmake --build build/tsa --target causeway_proto causeway_proto_grpc
+	@python3 tools/tidy.py build/tsa
 
 format: ## Format all C++ sources
 	@python3 tests/lint/format.py --fix
