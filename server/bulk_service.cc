@@ -119,7 +119,14 @@ class ContributionSink : public dataplane::PushSink {
       MutexLock lock(&ticket_.sum->mu);
       added = ticket_.sum->sum->Add(*file, request_.samples(), ticket_.rank);
     }
-    return AskResult([this, added, push_s] { return coordinator_->FinishPush(peer_, request_, added, push_s); });
+    // Journaled, so the coordinator hears of it even when nobody waits for its answer any more: until then the round waits.
+    Completion<v1::PushResult> answer;
+    executor_->Add([coordinator = coordinator_, peer = peer_, request = request_, added, push_s, answer]() mutable {
+      answer.Set(coordinator->FinishPush(peer, request, added, push_s));
+    });
+    absl::StatusOr<v1::PushResult> result = answer.Await(clock(), clock()->Now() + kAskTimeout, "the coordinator's answer to a push");
+    if (absl::IsDeadlineExceeded(result.status())) return absl::UnavailableError(result.status().message());
+    return result;
   }
 
   void Abandon(const absl::Status& status) override {

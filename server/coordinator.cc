@@ -213,16 +213,20 @@ absl::Status Coordinator::RecoverJob(JobRow row) {
 absl::Status Coordinator::ReaddContributions(JobEntry* entry) {
   const RoundBook* book = entry->job->book();
   ASSIGN_OR_RETURN(const std::vector<ContributionRow> rows, journal_->LoadContributions(entry->row.name));
-  std::set<SpoolKey> known;
   for (const ContributionRow& row : rows) {
     if (book == nullptr || row.round != book->options().round.value() || row.attempt != book->options().attempt || entry->sum == nullptr) continue;
     const RoundBook::Entry* participant = book->Find(WorkerId(row.worker));
     if (participant == nullptr) continue;
     ASSIGN_OR_RETURN(const v1::StoredContribution info, ParseStored<v1::StoredContribution>(row.info, "a contribution"));
-    ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, options_.fs->OpenForRead(row.path), "spooled contribution");
-    {
+    const auto add = [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, options_.fs->OpenForRead(row.path), "spooled contribution");
       MutexLock lock(&entry->sum->mu);
-      RETURN_IF_ERROR(entry->sum->sum->Add(*file, row.samples, participant->participant.rank));
+      return entry->sum->sum->Add(*file, row.samples, participant->participant.rank);
+    };
+    if (absl::Status added = add(); !added.ok()) {
+      log::Error("contribution not restored", {{"job", row.job}, {"worker", row.worker}, {"round", row.round}, {"status", added}});
+      entry->job->DropOpenRound(absl::StrCat("the contribution of ", row.worker, " could not be read again: ", added.message()));
+      return absl::OkStatus();
     }
     entry->job->RestoreContribution(WorkerId(row.worker), row.samples, row.sha256, info);
     log::Info("contribution restored", {{"job", row.job}, {"worker", row.worker}, {"round", row.round}, {"samples", row.samples}});
@@ -779,7 +783,11 @@ void Coordinator::FinishSubmit(const v1::SubmitJobRequest& request, v1::JobSpec 
                 .pinned_plan = pinned.has_value() ? pinned->SerializeAsString() : ""};
   options.spec = std::move(spec);
   entry->data_open = true;
-  if (absl::Status added = journal_->AddJob(entry->row); !added.ok()) return std::move(done)(added);
+  if (absl::Status added = journal_->AddJob(entry->row); !added.ok()) {
+    data_owner_->Close(options.train);
+    if (HasTestSet(options.spec)) data_owner_->Close(options.test);
+    return std::move(done)(added);
+  }
   log::Info("job submitted", {{"job", entry->row.name}, {"model", options.spec.model().builtin()}, {"samples", options.train.samples()},
                               {"test_samples", options.test.samples()}});
   v1::SubmitJobResponse response;
