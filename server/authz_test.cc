@@ -1,17 +1,20 @@
 #include "server/authz.h"
 
 #include <gmock/gmock.h>
-#include <google/protobuf/compiler/importer.h>
 #include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <map>
+#include <regex>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "dataplane/digest.h"
+#include "proto/membership.pb.h"
+#include "proto/operator.pb.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace causeway::server {
@@ -31,20 +34,22 @@ dataplane::PeerIdentity Peer(Role role) {
   return peer;
 }
 
-// Of every service in proto/, read from the sources, so that a new file is not forgotten either.
+// Of every service in proto/, read from the sources: a file without messages has no descriptor that a program could hold on to, and a new
+// file is not forgotten.
 std::vector<std::string> OurMethods() {
-  google::protobuf::compiler::DiskSourceTree tree;
-  tree.MapPath("", CAUSEWAY_SOURCE_DIR);
-  google::protobuf::compiler::Importer importer(&tree, nullptr);
   std::vector<std::string> methods;
   for (const auto& entry : std::filesystem::directory_iterator(JoinPath(CAUSEWAY_SOURCE_DIR, "proto"))) {
     if (entry.path().extension() != ".proto") continue;
-    const google::protobuf::FileDescriptor* file = importer.Import("proto/" + entry.path().filename().string());
-    EXPECT_NE(file, nullptr) << entry.path();
-    for (int s = 0; file != nullptr && s < file->service_count(); ++s) {
-      for (int m = 0; m < file->service(s)->method_count(); ++m) {
-        methods.push_back(absl::StrCat("/", file->service(s)->full_name(), "/", file->service(s)->method(m)->name()));
-      }
+    std::ifstream in(entry.path());
+    const std::regex declaration("^\\s*(package|service|rpc)\\s+([\\w.]+)");
+    std::string package;
+    std::string service;
+    for (std::string line; std::getline(in, line);) {
+      std::smatch match;
+      if (!std::regex_search(line, match, declaration)) continue;
+      if (match[1] == "package") package = match[2];
+      if (match[1] == "service") service = match[2];
+      if (match[1] == "rpc") methods.push_back(absl::StrCat("/", package, ".", service, "/", match[2].str()));
     }
   }
   return methods;
@@ -66,7 +71,13 @@ TEST(AuthzTest, EveryMethodOfEveryServiceHasOneRule) {
   std::map<std::string, int> rules;
   for (const RpcRule& rule : RpcRules()) ++rules[std::string(rule.method)];
   const std::vector<std::string> methods = OurMethods();
-  EXPECT_EQ(methods.size(), 27u);
+  for (const auto* file : {v1::RegisterRequest::descriptor()->file(), v1::SubmitJobRequest::descriptor()->file()}) {
+    const google::protobuf::ServiceDescriptor* service = file->service(0);
+    for (int i = 0; i < service->method_count(); ++i) {
+      EXPECT_THAT(methods, testing::Contains(absl::StrCat("/", service->full_name(), "/", service->method(i)->name())));
+    }
+  }
+  EXPECT_THAT(methods, testing::IsSupersetOf({"/causeway.v1.Data/Fetch", "/causeway.v1.Parameters/Push"}));
   for (const std::string& method : methods) EXPECT_EQ(rules[method], 1) << method;
   std::set<std::string> known(methods.begin(), methods.end());
   for (const auto& [method, count] : rules) {
