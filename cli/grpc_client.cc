@@ -6,17 +6,22 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/completion.h"
+#include "base/file.h"
 #include "base/status_macros.h"
 #include "dataplane/credentials.h"
 #include "dataplane/grpc_channel.h"
 #include "dataplane/grpc_link.h"
 #include "dataplane/grpc_status.h"
+#include "dataplane/pki.h"
 #include "proto/operator.grpc.pb.h"
 
 namespace causeway::cli {
 namespace {
+
+constexpr int64_t kMaxPemBytes = 1 << 20;
 
 // Guards this machine's memory against a coordinator that announces nonsense.
 constexpr int64_t kMaxModelBytes = int64_t{64} << 30;
@@ -94,6 +99,13 @@ class GrpcOperatorClient : public OperatorClient {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<OperatorClient>> MakeGrpcOperatorClient(const Context& context) {
+  // A server says nothing to a certificate that has expired, it just closes the connection.
+  ASSIGN_OR_RETURN(const std::string certificate, RealFileSystem()->ReadFile(context.certificate_path(), kMaxPemBytes));
+  ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, dataplane::ParseCertificate(certificate), context.certificate_path());
+  if (identity.not_after <= RealClock()->WallNow()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(context.certificate_path(), " has expired at ", absl::FormatTime(identity.not_after, absl::UTCTimeZone())));
+  }
   ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials,
                    dataplane::MakeClientCredentials({.certificate = context.certificate_path(), .key = context.key_path(), .ca = context.ca_path()}));
   std::string address = context.coordinator.ToString();

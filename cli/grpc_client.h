@@ -10,7 +10,7 @@
 namespace causeway::cli {
 
 // The operator's calls over gRPC, with the credentials of `context`: control and bulk on connections of their own. Connects lazily.
-// Errors: those of dataplane::MakeClientCredentials.
+// Errors: those of dataplane::MakeClientCredentials; FailedPrecondition (the certificate has expired).
 absl::StatusOr<std::unique_ptr<OperatorClient>> MakeGrpcOperatorClient(const Context& context);
 
 }  // namespace causeway::cli

@@ -41,7 +41,8 @@ std::string Session::Explain(const absl::Status& error) const {
   std::string address = context_.has_value() ? context_->coordinator.ToString() : "";
   std::string dir = context_.has_value() ? context_->dir : "";
   if (context_.has_value() && absl::IsUnavailable(error)) {
-    return absl::StrCat("cannot reach the coordinator at ", address, ": is it running there, and is the port open? (", error.message(), ")");
+    return absl::StrCat("cannot reach the coordinator at ", address, ": is it running there, is the port open, and are the credentials in ",
+                        dir, " its own? (", error.message(), ")");
   }
   if (context_.has_value() && absl::IsUnauthenticated(error)) {
     return absl::StrCat("the coordinator at ", address, " does not accept the credentials in ", dir, ": ", error.message());

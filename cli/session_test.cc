@@ -53,7 +53,8 @@ TEST_F(SessionTest, ExplainsWhatToDo) {
   EXPECT_EQ(session.Explain(absl::UnavailableError("x")), "x");  // Not the coordinator: there is no connection.
   ASSERT_THAT(session.Client(), IsOk());
   EXPECT_EQ(session.Explain(absl::UnavailableError("connection refused")),
-            "cannot reach the coordinator at coord.example:7443: is it running there, and is the port open? (connection refused)");
+            "cannot reach the coordinator at coord.example:7443: is it running there, is the port open, and are the credentials in " +
+                dir_.Join("config") + " its own? (connection refused)");
   EXPECT_THAT(session.Explain(absl::UnauthenticatedError("revoked")), HasSubstr("does not accept the credentials in " + dir_.Join("config")));
   EXPECT_THAT(session.Explain(absl::DeadlineExceededError("no answer")), HasSubstr("--timeout allows more"));
   EXPECT_EQ(session.Explain(absl::NotFoundError("no job x")), "no job x");

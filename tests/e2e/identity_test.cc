@@ -45,9 +45,10 @@ constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/Server
 
 // The paths of all methods of our services.
 std::vector<std::string> OurMethods() {
-  std::vector<std::string> methods = {"/causeway.v1.Data/Fetch", "/causeway.v1.Data/Probe", "/causeway.v1.Parameters/Pull",
-                                      "/causeway.v1.Parameters/Push"};
-  for (const google::protobuf::FileDescriptor* file : {v1::RegisterRequest::descriptor()->file(), v1::GetVersionRequest::descriptor()->file()}) {
+  std::vector<std::string> methods = {"/causeway.v1.Data/Fetch", "/causeway.v1.Data/Probe",
+                                      "/causeway.v1.Parameters/Pull", "/causeway.v1.Parameters/Push"};
+  for (const google::protobuf::FileDescriptor* file :
+       {v1::RegisterRequest::descriptor()->file(), v1::GetVersionRequest::descriptor()->file()}) {
     const google::protobuf::ServiceDescriptor* service = file->service(0);
     for (int m = 0; m < service->method_count(); ++m) {
       methods.push_back(absl::StrCat("/", service->full_name(), "/", service->method(m)->name()));
@@ -119,10 +120,12 @@ class IdentityTest : public ::testing::Test {
 
   Channel MakeChannel(absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials) {
     EXPECT_THAT(credentials, IsOk());
-    return dataplane::MakeChannel(dataplane::ChannelKind::kControl, absl::StrCat("127.0.0.1:", server_->port()), *credentials);
+    return dataplane::MakeChannel(dataplane::ChannelKind::kControl, absl::StrCat("127.0.0.1:", server_->port()),
+                                  *credentials);
   }
   Channel ChannelOf(const TestPki::Files& files) {
-    return MakeChannel(dataplane::MakeClientCredentials({.certificate = files.certificate, .key = files.key, .ca = files.ca}));
+    return MakeChannel(
+        dataplane::MakeClientCredentials({.certificate = files.certificate, .key = files.key, .ca = files.ca}));
   }
 
   static void SetDeadline(grpc::ClientContext* context, int seconds = 20) {
@@ -130,13 +133,14 @@ class IdentityTest : public ::testing::Test {
   }
 
   // Any method, known to the server or not, with one message: an empty one unless told.
-  static absl::StatusOr<std::string> Call(const Channel& channel, const std::string& method, const std::string& request = "", int seconds = 20) {
+  static absl::StatusOr<std::string> Call(const Channel& channel, const std::string& method,
+                                          const std::string& request = "", int seconds = 20) {
     grpc::ClientContext context;
     SetDeadline(&context, seconds);
     grpc::ByteBuffer response;
-    const grpc::Status status =
-        grpc::internal::BlockingUnaryCall(channel.get(), grpc::internal::RpcMethod(method.c_str(), grpc::internal::RpcMethod::NORMAL_RPC),
-                                          &context, Bytes(request), &response);
+    const grpc::Status status = grpc::internal::BlockingUnaryCall(
+        channel.get(), grpc::internal::RpcMethod(method.c_str(), grpc::internal::RpcMethod::NORMAL_RPC), &context,
+        Bytes(request), &response);
     if (!status.ok()) return dataplane::FromGrpc(status);
     return Text(response);
   }
@@ -170,7 +174,8 @@ class IdentityTest : public ::testing::Test {
     request.set_csr_pem(*dataplane::CreateCsr(key));
     absl::StatusOr<v1::JoinResponse> joined = Join(request);
     EXPECT_THAT(joined, IsOk());
-    const TestPki::Files files = {.certificate = dir_.Join(name + ".pem"), .key = dir_.Join(name + ".key"), .ca = pki_.Operator("admin").ca};
+    const TestPki::Files files = {
+        .certificate = dir_.Join(name + ".pem"), .key = dir_.Join(name + ".key"), .ca = pki_.Operator("admin").ca};
     EXPECT_OK(RealFileSystem()->WriteFileAtomically(files.key, key, 0600));
     EXPECT_OK(RealFileSystem()->WriteFileAtomically(files.certificate, joined->certificate_pem()));
     return ChannelOf(files);
@@ -190,8 +195,10 @@ class IdentityTest : public ::testing::Test {
 
   std::vector<std::string> AllMethods() {
     std::vector<std::string> methods = OurMethods();
-    methods.insert(methods.end(), {kHealthCheck, kHealthWatch, kReflection, "/causeway.v1.Membership/Nothing", "/causeway.v1.Operator/Nothing",
-                                   "/causeway.v1.Data/Nothing", "/causeway.v9.Membership/Join", "/grpc.channelz.v1.Channelz/GetServers", "/Nothing"});
+    methods.insert(methods.end(),
+                   {kHealthCheck, kHealthWatch, kReflection, "/causeway.v1.Membership/Nothing",
+                    "/causeway.v1.Operator/Nothing", "/causeway.v1.Data/Nothing", "/causeway.v9.Membership/Join",
+                    "/grpc.channelz.v1.Channelz/GetServers", "/Nothing"});
     return methods;
   }
 
@@ -206,7 +213,8 @@ TEST_F(IdentityTest, WholeMatrix) {
   const Channel worker = Worker("a1");
   const std::vector<std::string> methods = AllMethods();
   ASSERT_EQ(methods.size(), 9u + 14u + 4u + 9u) << "a method was added: say here who may call it";
-  const auto check = [](const Channel& channel, const std::string& method, bool allowed, const char* role, const absl::Status& refusal) {
+  const auto check = [](const Channel& channel, const std::string& method, bool allowed, const char* role,
+                        const absl::Status& refusal) {
     // Watch never ends by itself.
     const absl::Status status = Call(channel, method, "", allowed && method == kHealthWatch ? 2 : 20).status();
     if (allowed) {
@@ -221,7 +229,8 @@ TEST_F(IdentityTest, WholeMatrix) {
     const Rights rights = Expected(method);
     check(anonymous_, method, rights.anonymous, "anonymous", absl::UnauthenticatedError("needs a client certificate"));
     check(worker, method, rights.worker, "worker", absl::PermissionDeniedError("a worker may not call " + method));
-    check(operator_, method, rights.operator_, "operator", absl::PermissionDeniedError("an operator may not call " + method));
+    check(operator_, method, rights.operator_, "operator",
+          absl::PermissionDeniedError("an operator may not call " + method));
   }
 }
 
@@ -238,7 +247,8 @@ TEST_F(IdentityTest, ARemovedWorkerIsRefusedAtEveryCall) {
   for (const std::string& method : AllMethods()) {
     EXPECT_THAT(Call(worker, method), StatusIs(absl::StatusCode::kPermissionDenied)) << method;
     if (Expected(method).worker) {
-      EXPECT_THAT(Call(worker, method), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("was removed"))) << method;
+      EXPECT_THAT(Call(worker, method), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("was removed")))
+          << method;
     }
   }
   EXPECT_THAT(Register(other, dataplane::OurVersion()), IsOk());
@@ -259,7 +269,8 @@ TEST_F(IdentityTest, CertificatesThatDoNotCount) {
     EXPECT_THAT(Call(expired_worker, method), StatusIs(absl::StatusCode::kUnavailable)) << method;
     EXPECT_THAT(Call(stranger, method), StatusIs(absl::StatusCode::kPermissionDenied)) << method;
   }
-  EXPECT_THAT(Call(stranger, "/causeway.v1.Data/Fetch"), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("no worker stranger is known")));
+  EXPECT_THAT(Call(stranger, "/causeway.v1.Data/Fetch"),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("no worker stranger is known")));
 }
 
 TEST_F(IdentityTest, OnlyTls13IsSpoken) {
@@ -282,8 +293,8 @@ TEST_F(IdentityTest, HealthAndReflection) {
   // ServerReflectionRequest{list_services: "*"}
   const absl::StatusOr<std::string> services = Call(operator_, kReflection, "\x3a\x01*");
   ASSERT_THAT(services, IsOk());
-  for (const char* service : {"causeway.v1.Membership", "causeway.v1.Operator", "causeway.v1.Data", "causeway.v1.Parameters",
-                              "grpc.health.v1.Health"}) {
+  for (const char* service : {"causeway.v1.Membership", "causeway.v1.Operator", "causeway.v1.Data",
+                              "causeway.v1.Parameters", "grpc.health.v1.Health"}) {
     EXPECT_THAT(*services, HasSubstr(service));
   }
 }
@@ -294,8 +305,9 @@ TEST_F(IdentityTest, AnIncompatibleVersionIsToldBoth) {
   other.set_major(dataplane::kProtocolMajor + 8);
   other.set_minor(7);
   other.set_build("9.9.9");
-  const auto told = StatusIs(absl::StatusCode::kFailedPrecondition,
-                             AllOf(HasSubstr(dataplane::VersionText(other)), HasSubstr(dataplane::VersionText(dataplane::OurVersion()))));
+  const auto told = StatusIs(
+      absl::StatusCode::kFailedPrecondition,
+      AllOf(HasSubstr(dataplane::VersionText(other)), HasSubstr(dataplane::VersionText(dataplane::OurVersion()))));
   EXPECT_THAT(Register(worker, other), told);
   v1::JoinRequest join;
   *join.mutable_version() = other;
