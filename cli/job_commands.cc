@@ -51,44 +51,75 @@ std::string EndText(const v1::EndSpec& end) {
 // Per epoch, as predictions are.
 std::string Measured(double total_s, const v1::WorkerInJob& worker, const v1::Plan& plan) {
   if (worker.rounds() == 0) return "";
-  return HumanSeconds(total_s / static_cast<double>(worker.rounds()) * static_cast<double>(std::max<int64_t>(plan.rounds_per_epoch(), 1)));
+  return HumanSeconds(total_s / static_cast<double>(worker.rounds()) *
+                      static_cast<double>(std::max<int64_t>(plan.rounds_per_epoch(), 1)));
+}
+
+// What the plan was made from: medians that the workers measured under the load that training has.
+std::string ProfilesText(const v1::GetJobResponse& status) {
+  Table table({"MEASURED ON", "SECONDS PER BATCH OF", "DOWN", "UP", "ROUND TRIP", "EVALUATION"});
+  bool any = false;
+  for (const v1::WorkerInJob& worker : status.workers()) {
+    if (!worker.has_profile()) continue;
+    any = true;
+    const v1::DeviceProfile& profile = worker.profile();
+    std::string times;
+    for (const auto& time : profile.batch_times()) {
+      absl::StrAppend(&times, times.empty() ? "" : ", ", time.batch_size(), ": ", HumanNumber(time.batch_time_s(), 4));
+    }
+    table.AddRow({worker.worker(), times, HumanRate(profile.down_bytes_per_s()), HumanRate(profile.up_bytes_per_s()),
+                  absl::StrCat(HumanNumber(profile.round_trip_s() * 1000, 1), " ms"),
+                  absl::StrCat(HumanNumber(profile.eval_samples_per_s(), 0), " samples/s")});
+  }
+  return any ? absl::StrCat("\n", table.ToString()) : "";
 }
 
 std::string ShowText(const v1::GetJobResponse& status) {
   const v1::JobSummary& job = status.summary();
-  std::string text = absl::StrCat(job.job(), "  ", StateName(job.state()), job.reason().empty() ? "" : absl::StrCat(" (", job.reason(), ")"), "\n");
+  std::string text = absl::StrCat(job.job(), "  ", StateName(job.state()),
+                                  job.reason().empty() ? "" : absl::StrCat(" (", job.reason(), ")"), "\n");
   absl::StrAppend(&text, "  model       ", job.model(), ", ", status.spec().model().classes(), " classes\n");
   absl::StrAppend(&text, "  end         ", EndText(status.spec().end()), "\n");
-  absl::StrAppend(&text, "  submitted   ", HumanTime(job.submitted_ms()), job.ended_ms() != 0 ? absl::StrCat(", ended ", HumanTime(job.ended_ms())) : "",
-                  " (UTC)\n");
+  absl::StrAppend(&text, "  submitted   ", HumanTime(job.submitted_ms()),
+                  job.ended_ms() != 0 ? absl::StrCat(", ended ", HumanTime(job.ended_ms())) : "", " (UTC)\n");
   absl::StrAppend(&text, "  progress    round ", RoundsText(job), ", epoch ", HumanNumber(job.epochs_done(), 2), ", ",
                   HumanSeconds(status.train_seconds()), " of training\n");
   if (job.has_evaluation()) {
-    absl::StrAppend(&text, "  evaluation  version ", job.evaluation().version(), ": accuracy ", HumanNumber(job.evaluation().accuracy(), 4), ", loss ",
-                    HumanNumber(job.evaluation().loss(), 4), " on ", job.evaluation().total(), " samples\n");
+    absl::StrAppend(&text, "  evaluation  version ", job.evaluation().version(), ": accuracy ",
+                    HumanNumber(job.evaluation().accuracy(), 4), ", loss ", HumanNumber(job.evaluation().loss(), 4),
+                    " on ", job.evaluation().total(), " samples\n");
   }
   if (!status.job_dir().empty()) absl::StrAppend(&text, "  files       ", status.job_dir(), " (on the coordinator)\n");
-  for (const auto& [reason, count] : std::map<std::string, int64_t>(status.rejected().begin(), status.rejected().end())) {
+  for (const auto& [reason, count] :
+       std::map<std::string, int64_t>(status.rejected().begin(), status.rejected().end())) {
     absl::StrAppend(&text, "  rejected    ", count, " contributions: ", reason, "\n");
   }
   const v1::Plan& plan = status.plan();
   if (status.has_plan()) {
-    absl::StrAppend(&text, "\nplan ", plan.number(), plan.pinned() ? " (pinned)" : absl::StrCat(" (", plan.method(), ", ", plan.objective(), ")"),
-                    plan.reason().empty() ? "" : absl::StrCat(": ", plan.reason()), "\n  predicted ", HumanSeconds(plan.predicted_total_s()), " for ",
-                    HumanNumber(plan.epochs(), 2), " epochs, bound by ", plan.binding(), "; even split ", HumanSeconds(plan.even_split_total_s()), "\n");
+    absl::StrAppend(&text, "\nplan ", plan.number(),
+                    plan.pinned() ? " (pinned)" : absl::StrCat(" (", plan.method(), ", ", plan.objective(), ")"),
+                    plan.reason().empty() ? "" : absl::StrCat(": ", plan.reason()), "\n  predicted ",
+                    HumanSeconds(plan.predicted_total_s()), " for ", HumanNumber(plan.epochs(), 2),
+                    " epochs, bound by ", plan.binding(), "; by the same measured figures the even split ",
+                    HumanSeconds(plan.even_split_total_s()), "\n");
   }
   if (status.workers_size() > 0) {
     // Seconds per epoch, planned and measured.
-    Table table({"WORKER", "SITE", "STATE", "SAMPLES", "BATCH", "COMPUTE PLANNED", "MEASURED", "EXCHANGE PLANNED", "MEASURED", "EMULATED"});
+    Table table({"WORKER", "SITE", "STATE", "SAMPLES", "BATCH", "COMPUTE PLANNED", "MEASURED", "EXCHANGE PLANNED",
+                 "MEASURED", "EMULATED"});
     for (const v1::WorkerInJob& worker : status.workers()) {
       bool part = worker.takes_part();
-      table.AddRow({worker.worker(), worker.site(), !worker.live() ? "lost" : status.has_plan() && !part ? "takes no part" : PhaseName(worker.progress().phase()),
-                    part ? absl::StrCat(worker.plan().samples()) : "", part ? absl::StrCat(worker.plan().batch_size()) : "",
-                    part ? HumanSeconds(worker.plan().compute_s()) : "", Measured(worker.compute_s(), worker, plan),
-                    part ? HumanSeconds(worker.plan().comm_s()) : "", Measured(worker.pull_s() + worker.push_s(), worker, plan),
-                    worker.has_emulation() ? absl::StrCat("yes: ", HumanEmulation(worker.emulation())) : "no"});
+      table.AddRow(
+          {worker.worker(), worker.site(),
+           !worker.live()               ? "lost"
+           : status.has_plan() && !part ? "takes no part"
+                                        : PhaseName(worker.progress().phase()),
+           part ? absl::StrCat(worker.plan().samples()) : "", part ? absl::StrCat(worker.plan().batch_size()) : "",
+           part ? HumanSeconds(worker.plan().compute_s()) : "", Measured(worker.compute_s(), worker, plan),
+           part ? HumanSeconds(worker.plan().comm_s()) : "", Measured(worker.pull_s() + worker.push_s(), worker, plan),
+           worker.has_emulation() ? absl::StrCat("yes: ", HumanEmulation(worker.emulation())) : "no"});
     }
-    absl::StrAppend(&text, "\n", table.ToString());
+    absl::StrAppend(&text, "\n", table.ToString(), ProfilesText(status));
   }
   if (status.rounds_size() > 0) {
     constexpr int kShownRounds = 10;
@@ -96,10 +127,13 @@ std::string ShowText(const v1::GetJobResponse& status) {
     for (int i = std::max(0, status.rounds_size() - kShownRounds); i < status.rounds_size(); ++i) {
       const v1::RoundRecord& round = status.rounds(i);
       table.AddRow({absl::StrCat(round.round()), absl::StrCat(round.version()), absl::StrCat(round.samples()),
-                    absl::StrCat(round.contributions(), "/", round.planned_contributions()), HumanNumber(round.seconds(), 2),
-                    HumanNumber(round.train_loss(), 4), round.has_evaluation() ? HumanNumber(round.evaluation().accuracy(), 4) : ""});
+                    absl::StrCat(round.contributions(), "/", round.planned_contributions()),
+                    HumanNumber(round.seconds(), 2), HumanNumber(round.train_loss(), 4),
+                    round.has_evaluation() ? HumanNumber(round.evaluation().accuracy(), 4) : ""});
     }
-    absl::StrAppend(&text, "\n", status.rounds_size() > kShownRounds ? absl::StrCat("the last ", kShownRounds, " rounds\n") : "", table.ToString());
+    absl::StrAppend(&text, "\n",
+                    status.rounds_size() > kShownRounds ? absl::StrCat("the last ", kShownRounds, " rounds\n") : "",
+                    table.ToString());
   }
   return text;
 }
@@ -120,12 +154,14 @@ absl::Status JobSubmit(Session& session, const SubmitOptions& options) {
   ASSIGN_OR_RETURN(OperatorClient * client, session.Client());
   ASSIGN_OR_RETURN(v1::SubmitJobResponse response, client->SubmitJob(request, session.timeout()));
   if (options.watch) {
-    session.Note(absl::StrCat(response.job(), response.existed() ? " was submitted before with this request id" : " submitted"));
+    session.Note(
+        absl::StrCat(response.job(), response.existed() ? " was submitted before with this request id" : " submitted"));
     return JobWatch(session, response.job());
   }
-  session.Print("causeway.job-submitted/1", ToJson(response),
-                absl::StrCat(response.job(), response.existed() ? " was submitted before with this request id" : " submitted",
-                             "; `causeway job watch ", response.job(), "` follows it\n"));
+  session.Print(
+      "causeway.job-submitted/1", ToJson(response),
+      absl::StrCat(response.job(), response.existed() ? " was submitted before with this request id" : " submitted",
+                   "; `causeway job watch ", response.job(), "` follows it\n"));
   return absl::OkStatus();
 }
 
@@ -135,7 +171,8 @@ absl::Status JobList(Session& session) {
   Table table({"JOB", "STATE", "MODEL", "ROUND", "EPOCHS", "ACCURACY", "SUBMITTED (UTC)", "REASON"});
   for (const v1::JobSummary& job : response.jobs()) {
     table.AddRow({job.job(), StateName(job.state()), job.model(), RoundsText(job), HumanNumber(job.epochs_done(), 2),
-                  job.has_evaluation() ? HumanNumber(job.evaluation().accuracy(), 4) : "", HumanTime(job.submitted_ms()), job.reason()});
+                  job.has_evaluation() ? HumanNumber(job.evaluation().accuracy(), 4) : "",
+                  HumanTime(job.submitted_ms()), job.reason()});
   }
   session.Print("causeway.jobs/1", ToJson(response), table.ToString());
   return absl::OkStatus();
@@ -166,26 +203,32 @@ absl::Status JobWatch(Session& session, std::string job) {
   Backoff backoff({.initial = absl::Milliseconds(200), .max = absl::Seconds(3)});
   bool noted = false;
   while (true) {
-    absl::Status status = client->WatchJob(request, deadline - env.clock->Now(), [&](const v1::GetJobResponse& response) {
-      view->Show(response);
-      last = response.summary();
-      backoff.Reset();
-      noted = false;
-    });
+    absl::Status status =
+        client->WatchJob(request, deadline - env.clock->Now(), [&](const v1::GetJobResponse& response) {
+          view->Show(response);
+          last = response.summary();
+          backoff.Reset();
+          noted = false;
+        });
     if (last.has_value() && HasEnded(last->state())) break;
     if (env.clock->Now() >= deadline) {
-      return absl::DeadlineExceededError(absl::StrCat(job, last.has_value() ? absl::StrCat(" is still ", StateName(last->state())) : " was not seen",
-                                                      " after ", absl::FormatDuration(session.timeout())));
+      return absl::DeadlineExceededError(
+          absl::StrCat(job, last.has_value() ? absl::StrCat(" is still ", StateName(last->state())) : " was not seen",
+                       " after ", absl::FormatDuration(session.timeout())));
     }
     // An end of the stream while the job goes on: the coordinator was stopped in order.
     bool retry = status.ok() || IsRetryable(status);
-    if (!retry || !last.has_value()) return status.ok() ? absl::UnavailableError("the coordinator is stopping") : status;
-    if (!noted) view->Note(absl::StrCat("lost the coordinator (", status.ok() ? "it stopped" : std::string(status.message()), "); trying again"));
+    if (!retry || !last.has_value())
+      return status.ok() ? absl::UnavailableError("the coordinator is stopping") : status;
+    if (!noted)
+      view->Note(absl::StrCat("lost the coordinator (", status.ok() ? "it stopped" : std::string(status.message()),
+                              "); trying again"));
     noted = true;
     env.clock->SleepFor(std::min(backoff.Next(), deadline - env.clock->Now()));
   }
   if (last->state() == v1::JOB_STATE_FINISHED) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat(job, " ", StateName(last->state()), last->reason().empty() ? "" : ": ", last->reason()));
+  return absl::AbortedError(
+      absl::StrCat(job, " ", StateName(last->state()), last->reason().empty() ? "" : ": ", last->reason()));
 }
 
 absl::Status JobAbort(Session& session, const std::string& job, const std::string& reason) {
@@ -201,7 +244,8 @@ absl::Status JobAbort(Session& session, const std::string& job, const std::strin
 absl::Status JobValidate(Session& session, const std::string& file) {
   ASSIGN_OR_RETURN(std::string text, session.ReadInput(file));
   ASSIGN_OR_RETURN(v1::JobSpec spec, jobspec::ParseJobYaml(text, ShownName(file)));
-  session.Print("causeway.job-spec/1", {{"file", ShownName(file)}, {"spec", ToJson(spec)}}, absl::StrCat(ShownName(file), ": job ", spec.name(), " is valid\n"));
+  session.Print("causeway.job-spec/1", {{"file", ShownName(file)}, {"spec", ToJson(spec)}},
+                absl::StrCat(ShownName(file), ": job ", spec.name(), " is valid\n"));
   return absl::OkStatus();
 }
 

@@ -16,7 +16,8 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr char kJob[] =
-    "name: fashion\nmodel: {builtin: lenet}\ndata:\n  train: {format: idx, images: a, labels: b}\n  test: {format: idx, images: c, labels: d}\n"
+    "name: fashion\nmodel: {builtin: lenet}\ndata:\n  train: {format: idx, images: a, labels: b}\n  test: {format: "
+    "idx, images: c, labels: d}\n"
     "end: {epochs: 1}\n";
 constexpr char kPlan[] = "schema: causeway.plan/1\nallocation: {workers: [{name: a1, samples: 10, batch_size: 5}]}\n";
 
@@ -39,10 +40,12 @@ class JobCommandsTest : public CliTest {
 
 TEST_F(JobCommandsTest, SubmitSendsFileRequestIdAndPlan) {
   coordinator_.answers.SubmitJob.set_job("fashion");
-  EXPECT_EQ(Run({"job", "submit", Write("job.yaml", kJob), "--request-id", "r1", "--plan", Write("plan.yaml", kPlan)}), 0);
+  EXPECT_EQ(Run({"job", "submit", Write("job.yaml", kJob), "--request-id", "r1", "--plan", Write("plan.yaml", kPlan)}),
+            0);
   ASSERT_THAT(coordinator_.calls, SizeIs(1));
-  EXPECT_THAT(coordinator_.calls[0], AllOf(HasSubstr("SubmitJob yaml: \"name: fashion"), HasSubstr("request_id: \"r1\""), HasSubstr("job.yaml\""),
-                                           HasSubstr("pinned_plan { samples: 10"), HasSubstr("batch_size: 5")));
+  EXPECT_THAT(coordinator_.calls[0],
+              AllOf(HasSubstr("SubmitJob yaml: \"name: fashion"), HasSubstr("request_id: \"r1\""),
+                    HasSubstr("job.yaml\""), HasSubstr("pinned_plan { samples: 10"), HasSubstr("batch_size: 5")));
   EXPECT_EQ(out(), "fashion submitted; `causeway job watch fashion` follows it\n");
   EXPECT_EQ(coordinator_.last_timeout, absl::Seconds(30));
 }
@@ -83,7 +86,8 @@ TEST_F(JobCommandsTest, List) {
   AddJob("fashion", v1::JOB_STATE_TRAINING, 1796032800000);
   coordinator_.answers.ListJobs.mutable_jobs(0)->mutable_evaluation()->set_accuracy(0.5);
   EXPECT_EQ(Run({"job", "list"}), 0);
-  EXPECT_THAT(out(), AllOf(HasSubstr("JOB"), HasSubstr("fashion  TRAINING"), HasSubstr("0.5000"), HasSubstr("2026-11-30 10:00:00")));
+  EXPECT_THAT(out(), AllOf(HasSubstr("JOB"), HasSubstr("fashion  TRAINING"), HasSubstr("0.5000"),
+                           HasSubstr("2026-11-30 10:00:00")));
   EXPECT_EQ(Run({"--output", "json", "job", "list"}), 0);
   EXPECT_EQ(OutJson()["schema"], "causeway.jobs/1");
   EXPECT_EQ(OutJson()["jobs"][0]["state"], "TRAINING");
@@ -111,15 +115,21 @@ TEST_F(JobCommandsTest, Show) {
   worker->mutable_plan()->set_compute_s(8);
   worker->set_rounds(4);
   worker->set_compute_s(20);
+  v1::DeviceProfile::BatchTime* time = worker->mutable_profile()->add_batch_times();
+  time->set_batch_size(32);
+  time->set_batch_time_s(0.0125);
+  worker->mutable_profile()->set_down_bytes_per_s(2 << 20);
   (*status.mutable_rejected())["nan"] = 3;
   for (int i = 0; i < 12; ++i) status.add_rounds()->set_round(i);
   coordinator_.answers.GetJob = status;
   EXPECT_EQ(Run({"job", "show", "fashion"}), 0);
   EXPECT_THAT(coordinator_.calls, ElementsAre("GetJob job: \"fashion\""));
   // 20 s over 4 rounds, 2 of which make an epoch: 10 s, where 8 s were planned.
-  EXPECT_THAT(out(), AllOf(HasSubstr("10 epochs or accuracy 0.9"), HasSubstr("worker a2 lost"), HasSubstr("predicted 50.0s"), HasSubstr("even split 1m40s"),
-                           HasSubstr("12345"), HasSubstr("8.0s             10.0s"), HasSubstr("yes: slowdown 4"), HasSubstr("takes no part"),
-                           HasSubstr("3 contributions: nan"), HasSubstr("the last 10 rounds")));
+  EXPECT_THAT(out(),
+              AllOf(HasSubstr("10 epochs or accuracy 0.9"), HasSubstr("worker a2 lost"), HasSubstr("predicted 50.0s"),
+                    HasSubstr("even split 1m40s"), HasSubstr("a1           32: 0.0125            2.0 MiB/s"),
+                    HasSubstr("12345"), HasSubstr("8.0s             10.0s"), HasSubstr("yes: slowdown 4"),
+                    HasSubstr("takes no part"), HasSubstr("3 contributions: nan"), HasSubstr("the last 10 rounds")));
   EXPECT_EQ(Run({"job", "show", "fashion", "--output=json"}), 0);
   EXPECT_EQ(OutJson()["schema"], "causeway.job/1");
   EXPECT_EQ(OutJson()["plan"]["number"], 2);
@@ -159,7 +169,8 @@ TEST_F(JobCommandsTest, WatchSurvivesARestartOfTheCoordinator) {
   coordinator_.watches.push_back({{Status(v1::JOB_STATE_TRAINING), Status(v1::JOB_STATE_FINISHED)}, absl::OkStatus()});
   EXPECT_EQ(Run({"job", "watch", "fashion"}), 0);
   EXPECT_EQ(out(), "fashion: TRAINING\nfashion: FINISHED\n");
-  EXPECT_EQ(err(), "lost the coordinator (connection reset); trying again\nlost the coordinator (it stopped); trying again\n");
+  EXPECT_EQ(err(),
+            "lost the coordinator (connection reset); trying again\nlost the coordinator (it stopped); trying again\n");
 }
 
 TEST_F(JobCommandsTest, WatchFailsAtOnceWhenNobodyIsThere) {
