@@ -44,7 +44,8 @@ class Completion {
   absl::StatusOr<T> Await(Clock* clock, absl::Time deadline, absl::string_view what) const {
     MutexLock lock(&state_->mu);
     while (!state_->result.has_value()) {
-      if (clock->AwaitUntil(&state_->mu, &state_->done, deadline) && !state_->result.has_value() && clock->Now() >= deadline) {
+      if (clock->AwaitUntil(&state_->mu, &state_->done, deadline) && !state_->result.has_value() &&
+          clock->Now() >= deadline) {
         return absl::DeadlineExceededError(absl::StrCat("waited in vain for ", what));
       }
     }

@@ -40,8 +40,10 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  virtual absl::StatusOr<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path) = 0;  // Created if missing.
-  virtual absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path, int mode = 0644) = 0;  // Truncates.
+  virtual absl::StatusOr<std::unique_ptr<WritableFile>> OpenForAppend(
+      const std::string& path) = 0;  // Created if missing.
+  virtual absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
+                                                               int mode = 0644) = 0;  // Truncates.
   virtual absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForRead(const std::string& path) = 0;
 
   // The whole file. Errors: also ResourceExhausted when it is larger than `max_bytes`.
@@ -49,10 +51,11 @@ class FileSystem {
   // Writes `path` so that after a crash it holds either the old or the new content: written aside, synced, renamed, folder synced.
   virtual absl::Status WriteFileAtomically(const std::string& path, absl::string_view content, int mode = 0644) = 0;
 
-  virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;  // Both on one file system; syncs the folder.
-  virtual absl::Status Remove(const std::string& path) = 0;                         // NotFound is an error.
-  virtual absl::Status RemoveTree(const std::string& path) = 0;                     // A missing one is OK.
-  virtual absl::Status MakeDirs(const std::string& path, int mode = 0755) = 0;      // Like mkdir -p.
+  virtual absl::Status Rename(const std::string& from,
+                              const std::string& to) = 0;        // Both on one file system; syncs the folder.
+  virtual absl::Status Remove(const std::string& path) = 0;      // NotFound is an error.
+  virtual absl::Status RemoveTree(const std::string& path) = 0;  // A missing one is OK.
+  virtual absl::Status MakeDirs(const std::string& path, int mode = 0755) = 0;  // Like mkdir -p.
   virtual absl::Status Truncate(const std::string& path, int64_t size_bytes) = 0;
   virtual bool Exists(const std::string& path) = 0;
   virtual absl::StatusOr<int64_t> FileSize(const std::string& path) = 0;

@@ -35,11 +35,11 @@ class StrongId {
 using JobId = StrongId<struct JobIdTag, std::string>;        // the job's name: unique in a coordinator
 using WorkerId = StrongId<struct WorkerIdTag, std::string>;  // the worker's name: unique in a coordinator
 using SiteId = StrongId<struct SiteIdTag, std::string>;
-using Round = StrongId<struct RoundTag, int64_t>;                // of one fragment; the first is 0 and produces version 1
-using Version = StrongId<struct VersionTag, int64_t>;            // of the global model; 0 is the initial one
-using Generation = StrongId<struct GenerationTag, int64_t>;      // of a site's membership
-using Incarnation = StrongId<struct IncarnationTag, int64_t>;    // of a process's start
-using PlanNumber = StrongId<struct PlanNumberTag, int64_t>;      // of a job's plan; the first is 1
+using Round = StrongId<struct RoundTag, int64_t>;              // of one fragment; the first is 0 and produces version 1
+using Version = StrongId<struct VersionTag, int64_t>;          // of the global model; 0 is the initial one
+using Generation = StrongId<struct GenerationTag, int64_t>;    // of a site's membership
+using Incarnation = StrongId<struct IncarnationTag, int64_t>;  // of a process's start
+using PlanNumber = StrongId<struct PlanNumberTag, int64_t>;    // of a job's plan; the first is 1
 
 // The one pattern for names that come from outside (jobs, sites, workers, operators): [a-z0-9][a-z0-9._-]{0,62}, without "..".
 // Such a name is safe as a file name, a label value and a part of a URI.

@@ -53,7 +53,9 @@ void Write(Level level, absl::string_view event, std::initializer_list<Field> fi
 
 inline void Debug(absl::string_view event, std::initializer_list<Field> fields) { Write(Level::kDebug, event, fields); }
 inline void Info(absl::string_view event, std::initializer_list<Field> fields) { Write(Level::kInfo, event, fields); }
-inline void Warning(absl::string_view event, std::initializer_list<Field> fields) { Write(Level::kWarning, event, fields); }
+inline void Warning(absl::string_view event, std::initializer_list<Field> fields) {
+  Write(Level::kWarning, event, fields);
+}
 inline void Error(absl::string_view event, std::initializer_list<Field> fields) { Write(Level::kError, event, fields); }
 
 // Flushes and writes the message of a failed check, then aborts.
@@ -62,7 +64,6 @@ inline void Error(absl::string_view event, std::initializer_list<Field> fields) 
 }  // namespace causeway::log
 
 // For our own bugs only: bytes from the network, the disk or a configuration never abort.
-#define CAUSEWAY_CHECK(condition) \
-  ((condition) ? (void)0 : ::causeway::log::CheckFailed(__FILE__, __LINE__, #condition))
+#define CAUSEWAY_CHECK(condition) ((condition) ? (void)0 : ::causeway::log::CheckFailed(__FILE__, __LINE__, #condition))
 
 #endif  // CAUSEWAY_BASE_LOG_H_

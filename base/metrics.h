@@ -65,9 +65,10 @@ class HttpServer {
  public:
   struct Options {
     std::string bind_address = "127.0.0.1";
-    int port = 0;                         // 0: the system chooses; see port().
-    MetricRegistry* registry = nullptr;   // Not owned; outlives this.
-    std::function<absl::Status()> ready;  // OK: /readyz answers 200, else 503 with the message. /healthz is 200 while we live.
+    int port = 0;                        // 0: the system chooses; see port().
+    MetricRegistry* registry = nullptr;  // Not owned; outlives this.
+    std::function<absl::Status()>
+        ready;  // OK: /readyz answers 200, else 503 with the message. /healthz is 200 while we live.
     // Further read-only pages: path -> (content type, body). A handler runs on an HTTP thread.
     struct Page {
       std::string path;

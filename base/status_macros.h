@@ -24,20 +24,20 @@ inline absl::Status Annotate(const absl::Status& status, absl::string_view conte
 #define CAUSEWAY_CONCAT_(a, b) CAUSEWAY_CONCAT_INNER_(a, b)
 
 // RETURN_IF_ERROR(expr) or RETURN_IF_ERROR(expr, "context"): returns the error to the caller, annotated.
-#define RETURN_IF_ERROR(expr, ...)                                                        \
-  do {                                                                                    \
-    if (::absl::Status causeway_status_ = (expr); !causeway_status_.ok()) [[unlikely]]    \
-      return CAUSEWAY_ANNOTATE_(causeway_status_ __VA_OPT__(, ) __VA_ARGS__);             \
+#define RETURN_IF_ERROR(expr, ...)                                                     \
+  do {                                                                                 \
+    if (::absl::Status causeway_status_ = (expr); !causeway_status_.ok()) [[unlikely]] \
+      return CAUSEWAY_ANNOTATE_(causeway_status_ __VA_OPT__(, ) __VA_ARGS__);          \
   } while (false)
 
 // ASSIGN_OR_RETURN(auto x, StatusOrExpr()) or ASSIGN_OR_RETURN(x, expr, "context").
 #define ASSIGN_OR_RETURN(lhs, expr, ...) \
   CAUSEWAY_ASSIGN_OR_RETURN_(CAUSEWAY_CONCAT_(causeway_statusor_, __LINE__), lhs, expr __VA_OPT__(, ) __VA_ARGS__)
 
-#define CAUSEWAY_ASSIGN_OR_RETURN_(var, lhs, expr, ...)                             \
-  auto var = (expr);                                                                \
-  if (!var.ok()) [[unlikely]]                                                       \
-    return CAUSEWAY_ANNOTATE_(var.status() __VA_OPT__(, ) __VA_ARGS__);             \
+#define CAUSEWAY_ASSIGN_OR_RETURN_(var, lhs, expr, ...)                 \
+  auto var = (expr);                                                    \
+  if (!var.ok()) [[unlikely]]                                           \
+    return CAUSEWAY_ANNOTATE_(var.status() __VA_OPT__(, ) __VA_ARGS__); \
   lhs = std::move(var).value()
 
 #define CAUSEWAY_ANNOTATE_(status, ...) \

@@ -54,11 +54,16 @@ absl::Status RunInit(Session& session, const Arguments& arguments) {
   options.wall_now = session.env().clock->WallNow();
   ASSIGN_OR_RETURN(options.context_dir, session.ContextFolder());
   ASSIGN_OR_RETURN(InitResult result, InitCoordinator(options, session.env().files));
-  session.Print("causeway.init/1",
-                {{"config", result.config_path}, {"data_root", result.data_root}, {"ca_pin", result.ca_pin}, {"context", result.context.dir},
-                 {"operator", result.context.operator_name}},
-                absl::StrCat("coordinator  ", result.config_path, "\ndata         ", result.data_root, "\ncredentials  ", result.context.dir, " (operator ",
-                             result.context.operator_name, ")\nCA pin       ", result.ca_pin, "\nnext: causeway-coordinator --config ", result.config_path, "\n"));
+  session.Print(
+      "causeway.init/1",
+      {{"config", result.config_path},
+       {"data_root", result.data_root},
+       {"ca_pin", result.ca_pin},
+       {"context", result.context.dir},
+       {"operator", result.context.operator_name}},
+      absl::StrCat("coordinator  ", result.config_path, "\ndata         ", result.data_root, "\ncredentials  ",
+                   result.context.dir, " (operator ", result.context.operator_name, ")\nCA pin       ", result.ca_pin,
+                   "\nnext: causeway-coordinator --config ", result.config_path, "\n"));
   return absl::OkStatus();
 }
 
@@ -75,7 +80,8 @@ absl::Status RunVersion(Session& session) {
     if (response.ok()) {
       json["coordinator"] = ToJson(response->version());
       json["coordinator_incarnation"] = response->coordinator_incarnation();
-      absl::StrAppend(&text, "coordinator   ", response->version().build(), ", protocol ", response->version().major(), ".", response->version().minor(), "\n");
+      absl::StrAppend(&text, "coordinator   ", response->version().build(), ", protocol ", response->version().major(),
+                      ".", response->version().minor(), "\n");
     } else {
       session.Note(session.Explain(response.status()));
     }
@@ -95,7 +101,8 @@ void CollectCommands(CLI::App* app, const std::string& path, std::vector<Command
     for (const CLI::Option* option : level->get_options()) {
       for (const std::string& name : option->get_lnames()) {
         std::string flag = "--" + name;
-        if (std::find(command.words.begin(), command.words.end(), flag) == command.words.end()) command.words.push_back(flag);
+        if (std::find(command.words.begin(), command.words.end(), flag) == command.words.end())
+          command.words.push_back(flag);
       }
     }
   }
@@ -104,10 +111,12 @@ void CollectCommands(CLI::App* app, const std::string& path, std::vector<Command
 }
 
 // Adds a command that does something. `example` is shown by its --help.
-CLI::App* AddCommand(CLI::App* parent, Arguments* arguments, const std::string& name, const std::string& description, const std::string& example,
-                     Action action) {
+CLI::App* AddCommand(CLI::App* parent, Arguments* arguments, const std::string& name, const std::string& description,
+                     const std::string& example, Action action) {
   CLI::App* command = parent->add_subcommand(name, description);
-  command->footer("With every command: --context, --output table|json, --timeout (see `causeway --help`)\n\nExample:\n  " + example);
+  command->footer(
+      "With every command: --context, --output table|json, --timeout (see `causeway --help`)\n\nExample:\n  " +
+      example);
   command->fallthrough();
   command->callback([arguments, action = std::move(action)] { arguments->action = action; });
   return command;
@@ -123,17 +132,19 @@ CLI::App* AddGroup(CLI::App* parent, const std::string& name, const std::string&
 
 void AddFleetCommands(CLI::App* app, Arguments* a) {
   CLI::App* site = AddGroup(app, "site", "Sites: groups of workers with a fast network between them");
-  CLI::App* add = AddCommand(site, a, "add", "Make a site, or a further token for one; prints the line that joins its nodes", "causeway site add eu-west --uses 4",
-                             [a](Session& session) -> absl::Status {
-                               if (!a->lifetime.empty()) {
-                                 absl::StatusOr<absl::Duration> lifetime = jobspec::ParseDuration(a->lifetime);
-                                 if (!lifetime.ok()) return Annotate(lifetime.status(), "--lifetime");
-                                 a->site_add.lifetime = *lifetime;
-                               }
-                               return SiteAdd(session, a->site_add);
-                             });
+  CLI::App* add =
+      AddCommand(site, a, "add", "Make a site, or a further token for one; prints the line that joins its nodes",
+                 "causeway site add eu-west --uses 4", [a](Session& session) -> absl::Status {
+                   if (!a->lifetime.empty()) {
+                     absl::StatusOr<absl::Duration> lifetime = jobspec::ParseDuration(a->lifetime);
+                     if (!lifetime.ok()) return Annotate(lifetime.status(), "--lifetime");
+                     a->site_add.lifetime = *lifetime;
+                   }
+                   return SiteAdd(session, a->site_add);
+                 });
   add->add_option("SITE", a->site_add.site, "Its name")->required();
-  add->add_option("--uses", a->site_add.uses, "How many workers may join with the token (default 16)")->check(CLI::Range(1, 100000));
+  add->add_option("--uses", a->site_add.uses, "How many workers may join with the token (default 16)")
+      ->check(CLI::Range(1, 100000));
   add->add_option("--lifetime", a->lifetime, "How long the token is valid, such as 2h (default 24h)");
   AddCommand(site, a, "list", "List the sites", "causeway site list", [](Session& s) { return SiteList(s); });
   AddCommand(site, a, "remove", "Remove a site without workers, and its tokens", "causeway site remove eu-west",
@@ -142,58 +153,73 @@ void AddFleetCommands(CLI::App* app, Arguments* a) {
       ->required();
 
   CLI::App* token = AddGroup(app, "token", "Tokens that let workers join a site");
-  AddCommand(token, a, "list", "List the tokens; the secrets themselves are not kept", "causeway token list", [](Session& s) { return TokenList(s); });
-  AddCommand(token, a, "revoke", "End a token; workers that joined with it stay", "causeway token revoke 3f9a2c", [a](Session& s) { return TokenRevoke(s, a->name); })
+  AddCommand(token, a, "list", "List the tokens; the secrets themselves are not kept", "causeway token list",
+             [](Session& s) { return TokenList(s); });
+  AddCommand(token, a, "revoke", "End a token; workers that joined with it stay", "causeway token revoke 3f9a2c",
+             [a](Session& s) { return TokenRevoke(s, a->name); })
       ->add_option("TOKEN", a->name, "Its id, from `causeway token list`")
       ->required();
 
   CLI::App* worker = AddGroup(app, "worker", "Workers: daemons on one device each");
-  AddCommand(worker, a, "list", "List the workers", "causeway worker list --output json", [](Session& s) { return WorkerList(s); });
-  AddCommand(worker, a, "show", "Show one worker", "causeway worker show eu-west-1", [a](Session& s) { return WorkerShow(s, a->name); })
+  AddCommand(worker, a, "list", "List the workers", "causeway worker list --output json",
+             [](Session& s) { return WorkerList(s); });
+  AddCommand(worker, a, "show", "Show one worker", "causeway worker show eu-west-1",
+             [a](Session& s) { return WorkerShow(s, a->name); })
       ->add_option("WORKER", a->name, "Its name")
       ->required();
-  AddCommand(worker, a, "remove", "Remove a worker; its certificate is refused from then on", "causeway worker remove eu-west-1",
-             [a](Session& s) { return WorkerRemove(s, a->name); })
+  AddCommand(worker, a, "remove", "Remove a worker; its certificate is refused from then on",
+             "causeway worker remove eu-west-1", [a](Session& s) { return WorkerRemove(s, a->name); })
       ->add_option("WORKER", a->name, "Its name")
       ->required();
 }
 
 void AddJobCommands(CLI::App* app, Arguments* a) {
   CLI::App* job = AddGroup(app, "job", "Jobs: training runs");
-  CLI::App* submit = AddCommand(job, a, "submit", "Submit a job", "causeway job submit job.yaml --watch", [a](Session& s) { return JobSubmit(s, a->submit); });
+  CLI::App* submit = AddCommand(job, a, "submit", "Submit a job", "causeway job submit job.yaml --watch",
+                                [a](Session& s) { return JobSubmit(s, a->submit); });
   submit->add_option("FILE", a->submit.file, "job.yaml; - is standard input")->required();
   submit->add_option("--request-id", a->submit.request_id, "Submitting again with the same id is the same job");
-  submit->add_option("--plan", a->submit.plan_file, "Pin this plan (causeway.plan/1) instead of letting the coordinator make one");
+  submit->add_option("--plan", a->submit.plan_file,
+                     "Pin this plan (causeway.plan/1) instead of letting the coordinator make one");
   submit->add_flag("--watch", a->submit.watch, "Then watch it, as `causeway job watch` does");
   AddCommand(job, a, "list", "List the jobs", "causeway job list", [](Session& s) { return JobList(s); });
-  AddCommand(job, a, "show", "Show a job: plan, workers, rounds", "causeway job show fashion", [a](Session& s) { return JobShow(s, a->name); })
+  AddCommand(job, a, "show", "Show a job: plan, workers, rounds", "causeway job show fashion",
+             [a](Session& s) { return JobShow(s, a->name); })
       ->add_option("JOB", a->name, "Its name")
       ->required();
-  AddCommand(job, a, "watch", "Follow a job until it ends: 0 if it FINISHED, 1 if it FAILED or was ABORTED", "causeway job watch fashion --timeout 2h",
-             [a](Session& s) { return JobWatch(s, a->name); })
+  AddCommand(job, a, "watch", "Follow a job until it ends: 0 if it FINISHED, 1 if it FAILED or was ABORTED",
+             "causeway job watch fashion --timeout 2h", [a](Session& s) { return JobWatch(s, a->name); })
       ->add_option("JOB", a->name, "Its name; without it the job that runs, else the newest");
-  CLI::App* abort = AddCommand(job, a, "abort", "Abort a job; the committed versions of its model stay", "causeway job abort fashion --reason 'wrong data'",
+  CLI::App* abort = AddCommand(job, a, "abort", "Abort a job; the committed versions of its model stay",
+                               "causeway job abort fashion --reason 'wrong data'",
                                [a](Session& s) { return JobAbort(s, a->name, a->reason); });
   abort->add_option("JOB", a->name, "Its name")->required();
   abort->add_option("--reason", a->reason, "Is shown with the job");
-  AddCommand(job, a, "validate", "Check a job.yaml without a coordinator", "causeway job validate job.yaml", [a](Session& s) { return JobValidate(s, a->file); })
+  AddCommand(job, a, "validate", "Check a job.yaml without a coordinator", "causeway job validate job.yaml",
+             [a](Session& s) { return JobValidate(s, a->file); })
       ->add_option("FILE", a->file, "job.yaml; - is standard input")
       ->required();
 
   CLI::App* model = AddGroup(app, "model", "Committed versions of a job's model");
-  AddCommand(model, a, "list", "List the versions that are kept", "causeway model list fashion", [a](Session& s) { return ModelList(s, a->name); })
+  AddCommand(model, a, "list", "List the versions that are kept", "causeway model list fashion",
+             [a](Session& s) { return ModelList(s, a->name); })
       ->add_option("JOB", a->name, "Its name")
       ->required();
-  CLI::App* fetch = AddCommand(model, a, "fetch", "Fetch a version as safetensors", "causeway model fetch fashion --out model.safetensors",
+  CLI::App* fetch = AddCommand(model, a, "fetch", "Fetch a version as safetensors",
+                               "causeway model fetch fashion --out model.safetensors",
                                [a](Session& s) { return ModelFetch(s, a->fetch); });
   fetch->add_option("JOB", a->fetch.job, "Its name")->required();
-  fetch->add_option("--out", a->fetch.out, "The file to write; an old one is replaced once the new one is whole")->required();
-  fetch->add_option("--version", a->fetch.version, "Which version (default: the final one, else the newest)")->check(CLI::NonNegativeNumber);
+  fetch->add_option("--out", a->fetch.out, "The file to write; an old one is replaced once the new one is whole")
+      ->required();
+  fetch->add_option("--version", a->fetch.version, "Which version (default: the final one, else the newest)")
+      ->check(CLI::NonNegativeNumber);
 }
 
 void AddCommands(CLI::App* app, Arguments* a) {
-  CLI::App* init = AddCommand(app, a, "init", "Make a coordinator: authority, certificates, first operator, coordinator.yaml",
-                              "causeway init --address coord.example:7443 --data-root /srv/datasets", [a](Session& s) { return RunInit(s, *a); });
+  CLI::App* init =
+      AddCommand(app, a, "init", "Make a coordinator: authority, certificates, first operator, coordinator.yaml",
+                 "causeway init --address coord.example:7443 --data-root /srv/datasets",
+                 [a](Session& s) { return RunInit(s, *a); });
   a->init.dir = "./causeway";
   init->add_option("--address", a->address, "HOST:PORT that workers and operators dial")->required();
   init->add_option("--dir", a->init.dir, "The coordinator's folder (default ./causeway)");
@@ -201,8 +227,10 @@ void AddCommands(CLI::App* app, Arguments* a) {
   init->add_option("--operator", a->init.operator_name, "The first operator's name (default admin)");
   AddFleetCommands(app, a);
   AddJobCommands(app, a);
-  AddCommand(app, a, "version", "Show the versions of this program and of the coordinator", "causeway version", [](Session& s) { return RunVersion(s); });
-  AddCommand(app, a, "completion", "Print a script that completes commands and flags", "source <(causeway completion bash)",
+  AddCommand(app, a, "version", "Show the versions of this program and of the coordinator", "causeway version",
+             [](Session& s) { return RunVersion(s); });
+  AddCommand(app, a, "completion", "Print a script that completes commands and flags",
+             "source <(causeway completion bash)",
              [app, a](Session& session) -> absl::Status {
                std::vector<CommandWords> commands;
                CollectCommands(app, "causeway", &commands);
@@ -221,7 +249,8 @@ int RunCli(const std::vector<std::string>& arguments, const Environment& environ
   CLI::App app(kDescription, "causeway");
   app.require_subcommand(1);
   app.set_version_flag("--version", absl::StrCat("causeway ", dataplane::kBuildVersion));
-  app.add_option("--context", parsed.context, "Credentials: a name below the configuration folder, or a path with a slash");
+  app.add_option("--context", parsed.context,
+                 "Credentials: a name below the configuration folder, or a path with a slash");
   app.add_option("--output", parsed.output, "table or json (default table)")->check(CLI::IsMember({"table", "json"}));
   app.add_option("--timeout", parsed.timeout, "How long to wait, such as 30s (default 30s; watch and fetch: no limit)");
   AddCommands(&app, &parsed);

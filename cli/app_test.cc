@@ -20,11 +20,14 @@ using ::testing::Not;
 class AppTest : public CliTest {};
 
 const std::vector<std::vector<std::string>>& AllCommands() {
-  static const auto* const commands = new std::vector<std::vector<std::string>>{
-      {"init"},          {"site", "add"},     {"site", "list"},   {"site", "remove"},   {"token", "list"}, {"token", "revoke"},
-      {"worker", "list"}, {"worker", "show"},  {"worker", "remove"}, {"job", "submit"},  {"job", "list"},   {"job", "show"},
-      {"job", "watch"},  {"job", "abort"},    {"job", "validate"}, {"model", "list"},   {"model", "fetch"}, {"version"},
-      {"completion"}};
+  static const auto* const commands =
+      new std::vector<std::vector<std::string>>{{"init"},           {"site", "add"},    {"site", "list"},
+                                                {"site", "remove"}, {"token", "list"},  {"token", "revoke"},
+                                                {"worker", "list"}, {"worker", "show"}, {"worker", "remove"},
+                                                {"job", "submit"},  {"job", "list"},    {"job", "show"},
+                                                {"job", "watch"},   {"job", "abort"},   {"job", "validate"},
+                                                {"model", "list"},  {"model", "fetch"}, {"version"},
+                                                {"completion"}};
   return *commands;
 }
 
@@ -34,7 +37,8 @@ TEST_F(AppTest, EveryCommandHasHelpWithAnExample) {
     for (const std::string& word : command) name += " " + word;
     command.push_back("--help");
     EXPECT_EQ(Run(command), 0) << name;
-    EXPECT_THAT(out(), AllOf(HasSubstr("Example:\n"), HasSubstr(name == "causeway completion" ? "causeway completion bash" : "\n  " + name)));
+    EXPECT_THAT(out(), AllOf(HasSubstr("Example:\n"),
+                             HasSubstr(name == "causeway completion" ? "causeway completion bash" : "\n  " + name)));
     EXPECT_EQ(err(), "");
   }
   EXPECT_EQ(Run({"--help"}), 0);
@@ -42,8 +46,14 @@ TEST_F(AppTest, EveryCommandHasHelpWithAnExample) {
 }
 
 TEST_F(AppTest, UsageErrorsGoToStandardError) {
-  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {}, {"job"}, {"nonsense"}, {"job", "nonsense"}, {"job", "list", "--nonsense"}, {"job", "list", "--output", "xml"}, {"job", "list", "extra"}}) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{},
+                                             {"job"},
+                                             {"nonsense"},
+                                             {"job", "nonsense"},
+                                             {"job", "list", "--nonsense"},
+                                             {"job", "list", "--output", "xml"},
+                                             {"job", "list", "extra"}}) {
     EXPECT_EQ(Run(arguments), 2) << testing::PrintToString(arguments);
     EXPECT_EQ(out(), "");
     EXPECT_THAT(err(), Not(IsEmpty()));
@@ -78,7 +88,8 @@ TEST_F(AppTest, ErrorsBecomeExitCodes) {
 }
 
 TEST_F(AppTest, InitMakesACoordinatorOnce) {
-  std::vector<std::string> command = {"init", "--address", "127.0.0.1:7443", "--dir", dir_.Join("c"), "--context", "new"};
+  std::vector<std::string> command = {"init",      "--address", "127.0.0.1:7443", "--dir", dir_.Join("c"),
+                                      "--context", "new"};
   EXPECT_EQ(Run(command), 0) << err();
   EXPECT_THAT(out(), HasSubstr("next: causeway-coordinator --config " + dir_.Join("c/coordinator.yaml")));
   EXPECT_TRUE(RealFileSystem()->Exists(dir_.Join("config/new/operator.key")));
@@ -95,7 +106,8 @@ TEST_F(AppTest, Version) {
   EXPECT_EQ(out(), std::string("causeway ") + dataplane::kBuildVersion + "\n");
   coordinator_.answers.GetVersion.mutable_version()->set_build("9.9.9");
   EXPECT_EQ(Run({"version"}), 0);
-  EXPECT_THAT(out(), AllOf(HasSubstr(std::string("causeway      ") + dataplane::kBuildVersion), HasSubstr("coordinator   9.9.9")));
+  EXPECT_THAT(out(), AllOf(HasSubstr(std::string("causeway      ") + dataplane::kBuildVersion),
+                           HasSubstr("coordinator   9.9.9")));
   // Without a coordinator, or credentials, it still answers.
   coordinator_.error = absl::UnavailableError("connection refused");
   EXPECT_EQ(Run({"version", "--output", "json"}), 0);
@@ -114,7 +126,8 @@ TEST_F(AppTest, CompletionKnowsEveryCommand) {
     for (const std::string& word : command) path += " " + word;
     EXPECT_THAT(out(), HasSubstr("\"" + path + "\") words=\""));
   }
-  EXPECT_THAT(out(), HasSubstr("\"causeway model fetch\") words=\"--help --out --version --context --output --timeout\""));
+  EXPECT_THAT(out(),
+              HasSubstr("\"causeway model fetch\") words=\"--help --out --version --context --output --timeout\""));
   EXPECT_EQ(Run({"completion", "tcsh"}), 2);
 }
 

@@ -39,12 +39,15 @@ std::string FishScript(const std::vector<CommandWords>& commands) {
     std::vector<std::string> subcommands;
     std::vector<std::string> flags;
     for (const std::string& word : command.words) (absl::StartsWith(word, "-") ? flags : subcommands).push_back(word);
-    std::string condition = path.size() == 1 ? "__fish_use_subcommand" : absl::StrCat("__fish_seen_subcommand_from ", path[1]);
+    std::string condition =
+        path.size() == 1 ? "__fish_use_subcommand" : absl::StrCat("__fish_seen_subcommand_from ", path[1]);
     if (path.size() > 2) absl::StrAppend(&condition, "; and __fish_seen_subcommand_from ", path[2]);
     if (path.size() == 2 && !subcommands.empty()) {
       absl::StrAppend(&condition, "; and not __fish_seen_subcommand_from ", absl::StrJoin(subcommands, " "));
     }
-    if (!subcommands.empty()) absl::StrAppend(&script, "complete -c causeway -f -n '", condition, "' -a '", absl::StrJoin(subcommands, " "), "'\n");
+    if (!subcommands.empty())
+      absl::StrAppend(&script, "complete -c causeway -f -n '", condition, "' -a '", absl::StrJoin(subcommands, " "),
+                      "'\n");
     for (const std::string& flag : flags) {
       if (!absl::StartsWith(flag, "--")) continue;
       absl::StrAppend(&script, "complete -c causeway -n '", condition, "' -l ", flag.substr(2), "\n");
@@ -57,7 +60,8 @@ std::string FishScript(const std::vector<CommandWords>& commands) {
 
 absl::StatusOr<std::string> CompletionScript(absl::string_view shell, const std::vector<CommandWords>& commands) {
   if (shell == "bash") return BashScript(commands);
-  if (shell == "zsh") return absl::StrCat("#compdef causeway\nautoload -U +X bashcompinit && bashcompinit\n", BashScript(commands));
+  if (shell == "zsh")
+    return absl::StrCat("#compdef causeway\nautoload -U +X bashcompinit && bashcompinit\n", BashScript(commands));
   if (shell == "fish") return FishScript(commands);
   return absl::InvalidArgumentError(absl::StrCat("found shell \"", shell, "\"; allowed: bash, zsh, fish"));
 }

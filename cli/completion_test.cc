@@ -15,8 +15,9 @@ namespace {
 using ::testing::HasSubstr;
 
 const std::vector<CommandWords>& Commands() {
-  static const auto* const commands = new std::vector<CommandWords>{
-      {"causeway", {"job", "version", "--help"}}, {"causeway job", {"list", "show", "--help"}}, {"causeway job show", {"--help", "--output"}}};
+  static const auto* const commands = new std::vector<CommandWords>{{"causeway", {"job", "version", "--help"}},
+                                                                    {"causeway job", {"list", "show", "--help"}},
+                                                                    {"causeway job show", {"--help", "--output"}}};
   return *commands;
 }
 
@@ -24,8 +25,9 @@ const std::vector<CommandWords>& Commands() {
 std::string Complete(const std::string& script, const std::string& words) {
   TempDir dir;
   EXPECT_THAT(RealFileSystem()->WriteFileAtomically(dir.Join("script"), script), IsOk());
-  std::string command = absl::StrCat("bash -c 'source ", dir.Join("script"), "; COMP_WORDS=(", words,
-                                     "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _causeway; echo -n \"${COMPREPLY[*]}\"'");
+  std::string command =
+      absl::StrCat("bash -c 'source ", dir.Join("script"), "; COMP_WORDS=(", words,
+                   "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _causeway; echo -n \"${COMPREPLY[*]}\"'");
   FILE* pipe = popen(command.c_str(), "r");
   char buffer[1000] = {};
   size_t size = fread(buffer, 1, sizeof(buffer) - 1, pipe);
@@ -48,9 +50,14 @@ TEST(CompletionTest, OtherShells) {
   absl::StatusOr<std::string> fish = CompletionScript("fish", Commands());
   ASSERT_THAT(fish, IsOk());
   EXPECT_THAT(*fish, HasSubstr("complete -c causeway -f -n '__fish_use_subcommand' -a 'job version'\n"));
-  EXPECT_THAT(*fish, HasSubstr("-n '__fish_seen_subcommand_from job; and not __fish_seen_subcommand_from list show' -a 'list show'\n"));
-  EXPECT_THAT(*fish, HasSubstr("-n '__fish_seen_subcommand_from job; and __fish_seen_subcommand_from show' -l output\n"));
-  EXPECT_THAT(CompletionScript("tcsh", Commands()), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("allowed: bash, zsh, fish")));
+  EXPECT_THAT(
+      *fish,
+      HasSubstr(
+          "-n '__fish_seen_subcommand_from job; and not __fish_seen_subcommand_from list show' -a 'list show'\n"));
+  EXPECT_THAT(*fish,
+              HasSubstr("-n '__fish_seen_subcommand_from job; and __fish_seen_subcommand_from show' -l output\n"));
+  EXPECT_THAT(CompletionScript("tcsh", Commands()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("allowed: bash, zsh, fish")));
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ std::string ConfigHome(absl::string_view xdg_config_home, absl::string_view home
 absl::StatusOr<std::string> ContextDir(absl::string_view flag, const std::string& config_home) {
   if (absl::StrContains(flag, '/') || flag == "." || flag == "..") return std::string(flag);
   if (config_home.empty()) {
-    return absl::InvalidArgumentError("neither HOME nor XDG_CONFIG_HOME is set: say with --context DIR/ where the credentials are");
+    return absl::InvalidArgumentError(
+        "neither HOME nor XDG_CONFIG_HOME is set: say with --context DIR/ where the credentials are");
   }
   if (flag.empty()) return config_home;
   RETURN_IF_ERROR(ValidateName("--context", flag));
@@ -35,8 +36,9 @@ absl::StatusOr<Context> LoadContext(const std::string& dir, FileSystem* files) {
   std::string path = ContextYamlPath(dir);
   absl::StatusOr<std::string> text = files->ReadFile(path, jobspec::YamlDocument::kMaxBytes);
   if (absl::IsNotFound(text.status())) {
-    return absl::NotFoundError(absl::StrCat("no credentials in ", dir, " (no context.yaml): `causeway init` makes them on the coordinator's ",
-                                            "machine; from elsewhere copy that folder here, or name it with --context"));
+    return absl::NotFoundError(
+        absl::StrCat("no credentials in ", dir, " (no context.yaml): `causeway init` makes them on the coordinator's ",
+                     "machine; from elsewhere copy that folder here, or name it with --context"));
   }
   RETURN_IF_ERROR(text.status());
   ASSIGN_OR_RETURN(std::unique_ptr<jobspec::YamlDocument> document, jobspec::YamlDocument::Parse(*text, path));
@@ -44,7 +46,8 @@ absl::StatusOr<Context> LoadContext(const std::string& dir, FileSystem* files) {
   Context context;
   context.dir = dir;
   context.operator_name = root.String("operator");
-  absl::StatusOr<jobspec::HostPort> coordinator = jobspec::ParseHostPort(root.String("coordinator"), /*allow_port_zero=*/false);
+  absl::StatusOr<jobspec::HostPort> coordinator =
+      jobspec::ParseHostPort(root.String("coordinator"), /*allow_port_zero=*/false);
   if (coordinator.ok()) {
     context.coordinator = *coordinator;
   } else if (root.Has("coordinator")) {
@@ -55,8 +58,9 @@ absl::StatusOr<Context> LoadContext(const std::string& dir, FileSystem* files) {
 }
 
 std::string ContextYaml(const Context& context) {
-  return absl::StrCat("# An operator's credentials; `causeway --context DIR` uses them. Keep operator.key secret.\ncoordinator: \"",
-                      context.coordinator.ToString(), "\"\noperator: ", context.operator_name, "\n");
+  return absl::StrCat(
+      "# An operator's credentials; `causeway --context DIR` uses them. Keep operator.key secret.\ncoordinator: \"",
+      context.coordinator.ToString(), "\"\noperator: ", context.operator_name, "\n");
 }
 
 }  // namespace causeway::cli

@@ -40,10 +40,13 @@ TEST(ContextTest, WrittenReadsBack) {
 
 TEST(ContextTest, MissingAndBroken) {
   TempDir dir;
-  EXPECT_THAT(LoadContext(dir.path(), RealFileSystem()), StatusIs(absl::StatusCode::kNotFound, HasSubstr("`causeway init`")));
-  ASSERT_THAT(RealFileSystem()->WriteFileAtomically(dir.Join("context.yaml"), "coordinator: nowhere\nuser: x\n"), IsOk());
+  EXPECT_THAT(LoadContext(dir.path(), RealFileSystem()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("`causeway init`")));
+  ASSERT_THAT(RealFileSystem()->WriteFileAtomically(dir.Join("context.yaml"), "coordinator: nowhere\nuser: x\n"),
+              IsOk());
   absl::Status status = LoadContext(dir.path(), RealFileSystem()).status();
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("context.yaml:1: coordinator: found \"nowhere\"")));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("context.yaml:1: coordinator: found \"nowhere\"")));
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("operator: missing")));
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("user: unknown key")));
 }

@@ -23,7 +23,8 @@ TEST_F(FleetCommandsTest, SiteAddPrintsExactlyTheJoinLine) {
   answer.set_uses(4);
   EXPECT_EQ(Run({"site", "add", "eu-west", "--uses", "4", "--lifetime", "2h"}), 0);
   EXPECT_EQ(out(), "causeway-worker join coord.example:7443 --token secret --ca-pin sha256:abc\n");
-  EXPECT_THAT(err(), AllOf(HasSubstr("site eu-west added"), HasSubstr("4 uses"), HasSubstr("causeway token revoke t1")));
+  EXPECT_THAT(err(),
+              AllOf(HasSubstr("site eu-west added"), HasSubstr("4 uses"), HasSubstr("causeway token revoke t1")));
   EXPECT_THAT(coordinator_.calls, ElementsAre("AddSite site: \"eu-west\" token_uses: 4 token_lifetime_s: 7200"));
   EXPECT_EQ(Run({"site", "add", "eu-west", "--output", "json"}), 0);
   EXPECT_EQ(OutJson()["schema"], "causeway.site-added/1");
@@ -96,14 +97,16 @@ TEST_F(FleetCommandsTest, WorkersAndTheirEmulation) {
   b->set_worker("b1");
   b->set_removed(true);
   EXPECT_EQ(Run({"worker", "list"}), 0);
-  EXPECT_THAT(out(), AllOf(HasSubstr("a1      a     live     cpu, 2 threads"), HasSubstr("0.30s ago"), HasSubstr("yes: slowdown 4\n"), HasSubstr("removed")));
+  EXPECT_THAT(out(), AllOf(HasSubstr("a1      a     live     cpu, 2 threads"), HasSubstr("0.30s ago"),
+                           HasSubstr("yes: slowdown 4\n"), HasSubstr("removed")));
   EXPECT_EQ(Run({"worker", "list", "--output", "json"}), 0);
   EXPECT_EQ(OutJson()["schema"], "causeway.workers/1");
   EXPECT_EQ(OutJson()["workers"][1]["emulation"], nullptr);
 
   EXPECT_EQ(Run({"worker", "show", "a1"}), 0);
   EXPECT_EQ(coordinator_.calls.back(), "ListWorkers worker: \"a1\"");
-  EXPECT_THAT(out(), AllOf(HasSubstr("a1  live\n"), HasSubstr("  emulated      yes: slowdown 4\n"), HasSubstr("  clock offset  0.0 ms\n")));
+  EXPECT_THAT(out(), AllOf(HasSubstr("a1  live\n"), HasSubstr("  emulated      yes: slowdown 4\n"),
+                           HasSubstr("  clock offset  0.0 ms\n")));
   EXPECT_EQ(Run({"worker", "show", "a1", "--output", "json"}), 0);
   EXPECT_EQ(OutJson()["schema"], "causeway.worker/1");
   EXPECT_EQ(OutJson()["device"]["threads"], 2);

@@ -35,9 +35,9 @@ class GrpcOperatorClient : public OperatorClient {
   GrpcOperatorClient(std::shared_ptr<grpc::Channel> control, std::shared_ptr<grpc::Channel> bulk)
       : stub_(v1::Operator::NewStub(control)), dialer_(dataplane::MakeGrpcLinkDialer(std::move(bulk))) {}
 
-#define CAUSEWAY_CLI_CALL(Method)                                                                                               \
-  absl::StatusOr<v1::Method##Response> Method(const v1::Method##Request& request, absl::Duration timeout) override {          \
-    return Call(&v1::Operator::Stub::Method, request, timeout);                                                               \
+#define CAUSEWAY_CLI_CALL(Method)                                                                                    \
+  absl::StatusOr<v1::Method##Response> Method(const v1::Method##Request& request, absl::Duration timeout) override { \
+    return Call(&v1::Operator::Stub::Method, request, timeout);                                                      \
   }
   CAUSEWAY_CLI_CALL(GetVersion)
   CAUSEWAY_CLI_CALL(SubmitJob)
@@ -64,7 +64,8 @@ class GrpcOperatorClient : public OperatorClient {
     return dataplane::FromGrpc(reader->Finish());
   }
 
-  absl::StatusOr<dataplane::PulledModel> PullModel(const std::string& job, int64_t version, absl::Duration timeout) override {
+  absl::StatusOr<dataplane::PulledModel> PullModel(const std::string& job, int64_t version,
+                                                   absl::Duration timeout) override {
     dataplane::Cancellation cancellation;
     dataplane::TransferOptions options;
     options.dialer = dialer_.get();
@@ -77,14 +78,16 @@ class GrpcOperatorClient : public OperatorClient {
     absl::StatusOr<dataplane::PulledModel> model = dataplane::PullModel(options, job, version, kMaxModelBytes);
     done.Set(true);
     watchdog.join();
-    if (absl::IsCancelled(model.status())) return absl::DeadlineExceededError(absl::StrCat("the model of ", job, " was not there in time"));
+    if (absl::IsCancelled(model.status()))
+      return absl::DeadlineExceededError(absl::StrCat("the model of ", job, " was not there in time"));
     return model;
   }
 
  private:
   template <typename Request, typename Response>
-  absl::StatusOr<Response> Call(grpc::Status (v1::Operator::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                                    const Request& request, absl::Duration timeout) {
+  absl::StatusOr<Response> Call(grpc::Status (v1::Operator::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                                           Response*),
+                                const Request& request, absl::Duration timeout) {
     grpc::ClientContext context;
     SetTimeout(&context, timeout);
     Response response;
@@ -101,16 +104,20 @@ class GrpcOperatorClient : public OperatorClient {
 absl::StatusOr<std::unique_ptr<OperatorClient>> MakeGrpcOperatorClient(const Context& context) {
   // A server says nothing to a certificate that has expired, it just closes the connection.
   ASSIGN_OR_RETURN(const std::string certificate, RealFileSystem()->ReadFile(context.certificate_path(), kMaxPemBytes));
-  ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, dataplane::ParseCertificate(certificate), context.certificate_path());
+  ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, dataplane::ParseCertificate(certificate),
+                   context.certificate_path());
   if (identity.not_after <= RealClock()->WallNow()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(context.certificate_path(), " has expired at ", absl::FormatTime(identity.not_after, absl::UTCTimeZone())));
+    return absl::FailedPreconditionError(absl::StrCat(context.certificate_path(), " has expired at ",
+                                                      absl::FormatTime(identity.not_after, absl::UTCTimeZone())));
   }
-  ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials,
-                   dataplane::MakeClientCredentials({.certificate = context.certificate_path(), .key = context.key_path(), .ca = context.ca_path()}));
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<grpc::ChannelCredentials> credentials,
+      dataplane::MakeClientCredentials(
+          {.certificate = context.certificate_path(), .key = context.key_path(), .ca = context.ca_path()}));
   std::string address = context.coordinator.ToString();
-  return std::make_unique<GrpcOperatorClient>(dataplane::MakeChannel(dataplane::ChannelKind::kControl, address, credentials),
-                                              dataplane::MakeChannel(dataplane::ChannelKind::kBulk, address, credentials));
+  return std::make_unique<GrpcOperatorClient>(
+      dataplane::MakeChannel(dataplane::ChannelKind::kControl, address, credentials),
+      dataplane::MakeChannel(dataplane::ChannelKind::kBulk, address, credentials));
 }
 
 }  // namespace causeway::cli

@@ -23,23 +23,26 @@
 namespace causeway::cli {
 namespace {
 
+using dataplane::PeerIdentity;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using dataplane::PeerIdentity;
 
 // Answers a few calls with what shows that the call has come through.
 class EchoService : public v1::Operator::Service {
  public:
-  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request, v1::GetJobResponse* response) override {
+  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
+                      v1::GetJobResponse* response) override {
     absl::StatusOr<PeerIdentity> peer = dataplane::GetPeer(*context);
     response->mutable_summary()->set_job(request->job());
-    if (peer.ok() && peer->role == PeerIdentity::Role::kOperator) response->mutable_summary()->set_reason("called by " + peer->name);
+    if (peer.ok() && peer->role == PeerIdentity::Role::kOperator)
+      response->mutable_summary()->set_reason("called by " + peer->name);
     return grpc::Status::OK;
   }
   grpc::Status AbortJob(grpc::ServerContext*, const v1::AbortJobRequest*, v1::AbortJobResponse*) override {
     return {grpc::StatusCode::FAILED_PRECONDITION, "it has ended"};
   }
-  grpc::Status WatchJob(grpc::ServerContext* context, const v1::GetJobRequest*, grpc::ServerWriter<v1::GetJobResponse>* writer) override {
+  grpc::Status WatchJob(grpc::ServerContext* context, const v1::GetJobRequest*,
+                        grpc::ServerWriter<v1::GetJobResponse>* writer) override {
     v1::GetJobResponse response;
     for (int64_t round = 0; round < 3; ++round) {
       response.mutable_summary()->set_round(round);
@@ -77,7 +80,8 @@ class PullHandler : public dataplane::LinkHandler {
   absl::Status Serve(dataplane::LinkKind, const PeerIdentity&, dataplane::Link* link) override {
     absl::StatusOr<v1::Frame> first = link->Read(RealClock()->Now() + absl::Seconds(10));
     if (!first.ok()) return first.status();
-    if (first->pull_request().job() != "fashion") return release_.Await(RealClock(), RealClock()->Now() + absl::Seconds(30), "release").status();
+    if (first->pull_request().job() != "fashion")
+      return release_.Await(RealClock(), RealClock()->Now() + absl::Seconds(30), "release").status();
     return dataplane::ServePull(link, first->pull_request(), *source_, {.clock = RealClock()});
   }
 
@@ -89,7 +93,9 @@ class PullHandler : public dataplane::LinkHandler {
 class GrpcClientTest : public testing::Test {
  protected:
   GrpcClientTest()
-      : layout_(*dataplane::Layout::Create({{.name = "w", .shape = {2}}})), source_(layout_, "12345678"), handler_(&source_) {
+      : layout_(*dataplane::Layout::Create({{.name = "w", .shape = {2}}})),
+        source_(layout_, "12345678"),
+        handler_(&source_) {
     dataplane::ConfigureGrpcProcess();
     context_ = Init("coordinator");
   }
@@ -110,11 +116,12 @@ class GrpcClientTest : public testing::Test {
     EXPECT_THAT(init, IsOk());
     if (server_ == nullptr) {
       jobspec::TlsPaths tls = jobspec::CoordinatorTlsPaths(options.dir);
-      auto credentials = dataplane::MakeServerCredentials({.certificate = tls.certificate, .key = tls.key, .ca = tls.ca},
-                                                          [](const PeerIdentity& peer, absl::string_view) -> absl::Status {
-                                                            if (peer.role == PeerIdentity::Role::kOperator) return absl::OkStatus();
-                                                            return absl::PermissionDeniedError("operators only");
-                                                          });
+      auto credentials =
+          dataplane::MakeServerCredentials({.certificate = tls.certificate, .key = tls.key, .ca = tls.ca},
+                                           [](const PeerIdentity& peer, absl::string_view) -> absl::Status {
+                                             if (peer.role == PeerIdentity::Role::kOperator) return absl::OkStatus();
+                                             return absl::PermissionDeniedError("operators only");
+                                           });
       EXPECT_THAT(credentials, IsOk());
       grpc::ServerBuilder builder;
       dataplane::ApplyServerArgs(&builder);
@@ -150,13 +157,15 @@ TEST_F(GrpcClientTest, CallsAsTheOperatorOfItsCertificate) {
   EXPECT_EQ(response->summary().job(), "fashion");
   EXPECT_EQ(response->summary().reason(), "called by admin");
 
-  EXPECT_THAT((*client)->AbortJob({}, absl::Seconds(10)), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("it has ended")));
+  EXPECT_THAT((*client)->AbortJob({}, absl::Seconds(10)),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("it has ended")));
   EXPECT_THAT((*client)->ListSites({}, absl::Seconds(10)), StatusIs(absl::StatusCode::kUnimplemented));
 
   std::vector<int64_t> rounds;
-  EXPECT_THAT((*client)->WatchJob(request, absl::InfiniteDuration(),
-                                  [&](const v1::GetJobResponse& status) { rounds.push_back(status.summary().round()); }),
-              IsOk());
+  EXPECT_THAT(
+      (*client)->WatchJob(request, absl::InfiniteDuration(),
+                          [&](const v1::GetJobResponse& status) { rounds.push_back(status.summary().round()); }),
+      IsOk());
   EXPECT_THAT(rounds, ElementsAre(0, 1, 2));
 }
 

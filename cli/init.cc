@@ -42,31 +42,36 @@ absl::StatusOr<InitResult> InitCoordinator(const InitOptions& options, FileSyste
   std::string context_yaml_path = JoinPath(options.context_dir, "context.yaml");
   for (const std::string& path : {result.config_path, tls.ca, tls.ca_key, tls.certificate, tls.key}) {
     if (files->Exists(path)) {
-      return absl::AlreadyExistsError(absl::StrCat(path, " is there already: a second authority would lock out every worker of the first; ",
-                                                   "choose another --dir, or remove ", options.dir, " if it is of no use any more"));
+      return absl::AlreadyExistsError(
+          absl::StrCat(path, " is there already: a second authority would lock out every worker of the first; ",
+                       "choose another --dir, or remove ", options.dir, " if it is of no use any more"));
     }
   }
-  for (const std::string& path : {context_yaml_path, result.context.ca_path(), result.context.certificate_path(), result.context.key_path()}) {
+  for (const std::string& path :
+       {context_yaml_path, result.context.ca_path(), result.context.certificate_path(), result.context.key_path()}) {
     if (files->Exists(path)) {
-      return absl::AlreadyExistsError(absl::StrCat(path, " is there already: credentials for another coordinator; choose another --context"));
+      return absl::AlreadyExistsError(
+          absl::StrCat(path, " is there already: credentials for another coordinator; choose another --context"));
     }
   }
 
   absl::Time not_before = options.wall_now - kClockTolerance;
   Credential ca;
   ASSIGN_OR_RETURN(ca.key_pem, dataplane::GenerateKeyPem());
-  ASSIGN_OR_RETURN(ca.certificate_pem,
-                   dataplane::CreateCaCertificate(ca.key_pem, "Causeway CA", {not_before, options.wall_now + kCaLifetime}));
+  ASSIGN_OR_RETURN(ca.certificate_pem, dataplane::CreateCaCertificate(ca.key_pem, "Causeway CA",
+                                                                      {not_before, options.wall_now + kCaLifetime}));
   ASSIGN_OR_RETURN(result.ca_pin, dataplane::CaPin(ca.certificate_pem));
   dataplane::Validity leaf_validity = {not_before, options.wall_now + kLeafLifetime};
   PeerIdentity coordinator_identity;
   coordinator_identity.role = PeerIdentity::Role::kCoordinator;
-  ASSIGN_OR_RETURN(Credential coordinator,
-                   MakeCredential(ca, {.identity = coordinator_identity, .hosts = {options.address.host}, .validity = leaf_validity}));
+  ASSIGN_OR_RETURN(Credential coordinator, MakeCredential(ca, {.identity = coordinator_identity,
+                                                               .hosts = {options.address.host},
+                                                               .validity = leaf_validity}));
   PeerIdentity operator_identity;
   operator_identity.role = PeerIdentity::Role::kOperator;
   operator_identity.name = options.operator_name;
-  ASSIGN_OR_RETURN(Credential first_operator, MakeCredential(ca, {.identity = operator_identity, .hosts = {}, .validity = leaf_validity}));
+  ASSIGN_OR_RETURN(Credential first_operator,
+                   MakeCredential(ca, {.identity = operator_identity, .hosts = {}, .validity = leaf_validity}));
 
   RETURN_IF_ERROR(files->MakeDirs(options.dir));
   RETURN_IF_ERROR(files->MakeDirs(JoinPath(options.dir, "tls"), 0700));
@@ -85,7 +90,8 @@ absl::StatusOr<InitResult> InitCoordinator(const InitOptions& options, FileSyste
   config.advertise = options.address;
   config.listen.port = options.address.port;
   // Relative to the working folder here, but to coordinator.yaml in the file.
-  if (!options.data_root.empty()) config.data_root = std::filesystem::absolute(options.data_root).lexically_normal().string();
+  if (!options.data_root.empty())
+    config.data_root = std::filesystem::absolute(options.data_root).lexically_normal().string();
   result.data_root = config.data_root.empty() ? JoinPath(options.dir, "data") : config.data_root;
   RETURN_IF_ERROR(files->MakeDirs(result.data_root));
   RETURN_IF_ERROR(files->WriteFileAtomically(result.config_path, jobspec::FormatCoordinatorYaml(config)));

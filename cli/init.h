@@ -13,11 +13,11 @@
 namespace causeway::cli {
 
 struct InitOptions {
-  jobspec::HostPort address;    // What workers and operators dial.
-  std::string dir;              // Of the coordinator.
-  std::string data_root;        // Empty: DIR/data.
+  jobspec::HostPort address;  // What workers and operators dial.
+  std::string dir;            // Of the coordinator.
+  std::string data_root;      // Empty: DIR/data.
   std::string operator_name = "admin";
-  std::string context_dir;      // Gets the first operator's credential.
+  std::string context_dir;  // Gets the first operator's credential.
   absl::Time wall_now;
 };
 

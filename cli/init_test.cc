@@ -11,8 +11,8 @@
 namespace causeway::cli {
 namespace {
 
-using ::testing::HasSubstr;
 using dataplane::PeerIdentity;
+using ::testing::HasSubstr;
 
 class InitTest : public testing::Test {
  protected:
@@ -56,7 +56,8 @@ TEST_F(InitTest, MakesWhatACoordinatorAndItsOperatorNeed) {
   EXPECT_THAT(dataplane::CheckKeyMatches(ca, Read(tls.ca_key)), IsOk());
   std::string chain = Read(tls.certificate);
   EXPECT_THAT(dataplane::CheckKeyMatches(chain, Read(tls.key)), IsOk());
-  EXPECT_EQ(chain.substr(chain.size() - ca.size()), ca);  // Leaf, then CA: a joining worker checks its pin on the latter.
+  EXPECT_EQ(chain.substr(chain.size() - ca.size()),
+            ca);  // Leaf, then CA: a joining worker checks its pin on the latter.
   absl::StatusOr<PeerIdentity> identity = dataplane::ParseCertificate(chain);
   ASSERT_THAT(identity, IsOk());
   EXPECT_EQ(identity->role, PeerIdentity::Role::kCoordinator);
@@ -88,11 +89,13 @@ TEST_F(InitTest, DataRootAndOperatorAsTold) {
 TEST_F(InitTest, NeverOverwrites) {
   ASSERT_THAT(InitCoordinator(options_, files_), IsOk());
   std::string ca = Read(jobspec::CoordinatorTlsPaths(options_.dir).ca);
-  EXPECT_THAT(InitCoordinator(options_, files_), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("choose another --dir")));
+  EXPECT_THAT(InitCoordinator(options_, files_),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("choose another --dir")));
 
   InitOptions other = options_;
   other.dir = dir_.Join("other");
-  EXPECT_THAT(InitCoordinator(other, files_), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("choose another --context")));
+  EXPECT_THAT(InitCoordinator(other, files_),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("choose another --context")));
   EXPECT_FALSE(files_->Exists(other.dir));
 
   // What is left of a broken attempt counts too.
@@ -103,7 +106,8 @@ TEST_F(InitTest, NeverOverwrites) {
 
 TEST_F(InitTest, BadOperatorName) {
   options_.operator_name = "Eve!";
-  EXPECT_THAT(InitCoordinator(options_, files_), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("operator name \"Eve!\"")));
+  EXPECT_THAT(InitCoordinator(options_, files_),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("operator name \"Eve!\"")));
   EXPECT_FALSE(files_->Exists(options_.dir));
 }
 

@@ -10,9 +10,9 @@
 namespace causeway::cli {
 
 struct SubmitOptions {
-  std::string file;        // job.yaml, or "-".
+  std::string file;  // job.yaml, or "-".
   std::string request_id;
-  std::string plan_file;   // Empty: the coordinator plans.
+  std::string plan_file;  // Empty: the coordinator plans.
   bool watch = false;
 };
 // Errors: also InvalidArgument (the job or the plan; found before anything is sent), and those of JobWatch.

@@ -61,7 +61,8 @@ TEST_F(ModelCommandsTest, FetchWritesSafetensors) {
   ASSERT_THAT(file, IsOk());
   absl::StatusOr<dataplane::SafetensorsHeader> header = dataplane::ReadSafetensorsHeader(**file);
   ASSERT_THAT(header, IsOk());
-  EXPECT_THAT(header->metadata, UnorderedElementsAre(Pair("format", "pt"), Pair("causeway.job", "fashion"), Pair("causeway.version", "7")));
+  EXPECT_THAT(header->metadata, UnorderedElementsAre(Pair("format", "pt"), Pair("causeway.job", "fashion"),
+                                                     Pair("causeway.version", "7")));
   std::vector<uint8_t> bytes(12);
   ASSERT_THAT(dataplane::ReadSafetensorsInto(**file, coordinator_.model->layout, absl::MakeSpan(bytes)), IsOk());
   EXPECT_EQ(bytes, coordinator_.model->bytes);

@@ -21,26 +21,36 @@ class OperatorClient {
  public:
   virtual ~OperatorClient() = default;
 
-  virtual absl::StatusOr<v1::GetVersionResponse> GetVersion(const v1::GetVersionRequest& request, absl::Duration timeout) = 0;
-  virtual absl::StatusOr<v1::SubmitJobResponse> SubmitJob(const v1::SubmitJobRequest& request, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::GetVersionResponse> GetVersion(const v1::GetVersionRequest& request,
+                                                            absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::SubmitJobResponse> SubmitJob(const v1::SubmitJobRequest& request,
+                                                          absl::Duration timeout) = 0;
   virtual absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request, absl::Duration timeout) = 0;
   virtual absl::StatusOr<v1::GetJobResponse> GetJob(const v1::GetJobRequest& request, absl::Duration timeout) = 0;
   virtual absl::StatusOr<v1::AbortJobResponse> AbortJob(const v1::AbortJobRequest& request, absl::Duration timeout) = 0;
-  virtual absl::StatusOr<v1::ListWorkersResponse> ListWorkers(const v1::ListWorkersRequest& request, absl::Duration timeout) = 0;
-  virtual absl::StatusOr<v1::RemoveWorkerResponse> RemoveWorker(const v1::RemoveWorkerRequest& request, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::ListWorkersResponse> ListWorkers(const v1::ListWorkersRequest& request,
+                                                              absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::RemoveWorkerResponse> RemoveWorker(const v1::RemoveWorkerRequest& request,
+                                                                absl::Duration timeout) = 0;
   virtual absl::StatusOr<v1::AddSiteResponse> AddSite(const v1::AddSiteRequest& request, absl::Duration timeout) = 0;
-  virtual absl::StatusOr<v1::ListSitesResponse> ListSites(const v1::ListSitesRequest& request, absl::Duration timeout) = 0;
-  virtual absl::StatusOr<v1::RemoveSiteResponse> RemoveSite(const v1::RemoveSiteRequest& request, absl::Duration timeout) = 0;
-  virtual absl::StatusOr<v1::ListTokensResponse> ListTokens(const v1::ListTokensRequest& request, absl::Duration timeout) = 0;
-  virtual absl::StatusOr<v1::RevokeTokenResponse> RevokeToken(const v1::RevokeTokenRequest& request, absl::Duration timeout) = 0;
-  virtual absl::StatusOr<v1::ListModelsResponse> ListModels(const v1::ListModelsRequest& request, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::ListSitesResponse> ListSites(const v1::ListSitesRequest& request,
+                                                          absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::RemoveSiteResponse> RemoveSite(const v1::RemoveSiteRequest& request,
+                                                            absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::ListTokensResponse> ListTokens(const v1::ListTokensRequest& request,
+                                                            absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::RevokeTokenResponse> RevokeToken(const v1::RevokeTokenRequest& request,
+                                                              absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::ListModelsResponse> ListModels(const v1::ListModelsRequest& request,
+                                                            absl::Duration timeout) = 0;
 
   // Calls `on_status` with each status as it comes, on the caller's thread; returns when the coordinator ends the stream (OK) or it breaks.
   virtual absl::Status WatchJob(const v1::GetJobRequest& request, absl::Duration timeout,
                                 const std::function<void(const v1::GetJobResponse&)>& on_status) = 0;
 
   // Errors: also those of dataplane::PullModel.
-  virtual absl::StatusOr<dataplane::PulledModel> PullModel(const std::string& job, int64_t version, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<dataplane::PulledModel> PullModel(const std::string& job, int64_t version,
+                                                           absl::Duration timeout) = 0;
 };
 
 }  // namespace causeway::cli

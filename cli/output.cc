@@ -42,7 +42,8 @@ Json ScalarToJson(const Message& m, const FieldDescriptor* f, int index) {
     case FieldDescriptor::CPPTYPE_DOUBLE: return repeated ? r->GetRepeatedDouble(m, f, index) : r->GetDouble(m, f);
     case FieldDescriptor::CPPTYPE_FLOAT: return repeated ? r->GetRepeatedFloat(m, f, index) : r->GetFloat(m, f);
     case FieldDescriptor::CPPTYPE_BOOL: return repeated ? r->GetRepeatedBool(m, f, index) : r->GetBool(m, f);
-    case FieldDescriptor::CPPTYPE_ENUM: return EnumText(*(repeated ? r->GetRepeatedEnum(m, f, index) : r->GetEnum(m, f)));
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return EnumText(*(repeated ? r->GetRepeatedEnum(m, f, index) : r->GetEnum(m, f)));
     case FieldDescriptor::CPPTYPE_STRING: {
       std::string text = repeated ? r->GetRepeatedString(m, f, index) : r->GetString(m, f);
       return f->type() == FieldDescriptor::TYPE_BYTES ? dataplane::ToHex(text) : text;
@@ -152,7 +153,9 @@ std::string HumanTime(int64_t unix_ms) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(unix_ms), absl::UTCTimeZone());
 }
 
-std::string HumanNumber(double value, int digits) { return std::isfinite(value) ? absl::StrFormat("%.*f", digits, value) : "-"; }
+std::string HumanNumber(double value, int digits) {
+  return std::isfinite(value) ? absl::StrFormat("%.*f", digits, value) : "-";
+}
 
 std::string HumanEmulation(const v1::Emulation& emulation) {
   std::vector<std::string> parts;

@@ -35,15 +35,15 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-std::string HumanBytes(double bytes);                // "1.5 MiB"
-std::string HumanRate(double bytes_per_s);           // "1.5 MiB/s"; "-" when 0
-std::string HumanSeconds(double seconds);            // "0.12s", "4.1s", "2m05s", "3h07m"
-std::string HumanTime(int64_t unix_ms);              // "2026-11-30 10:00:00" in UTC; "-" when 0
-std::string HumanNumber(double value, int digits);   // fixed point
+std::string HumanBytes(double bytes);               // "1.5 MiB"
+std::string HumanRate(double bytes_per_s);          // "1.5 MiB/s"; "-" when 0
+std::string HumanSeconds(double seconds);           // "0.12s", "4.1s", "2m05s", "3h07m"
+std::string HumanTime(int64_t unix_ms);             // "2026-11-30 10:00:00" in UTC; "-" when 0
+std::string HumanNumber(double value, int digits);  // fixed point
 // "slowdown 4, down 1.0 MiB/s"; empty: not emulated.
 std::string HumanEmulation(const v1::Emulation& emulation);
-std::string StateName(v1::JobState state);           // "TRAINING"
-std::string PhaseName(v1::WorkerPhase phase);        // "training"
+std::string StateName(v1::JobState state);     // "TRAINING"
+std::string PhaseName(v1::WorkerPhase phase);  // "training"
 
 }  // namespace causeway::cli
 

@@ -15,9 +15,10 @@ TEST(ToJsonTest, ShowsEveryFieldInProtoOrder) {
   summary.set_state(v1::JOB_STATE_TRAINING);
   summary.set_submitted_ms(int64_t{1} << 53);
   summary.set_epochs_done(0.1);
-  EXPECT_EQ(ToJson(summary).dump(),
-            R"({"job":"fashion","state":"TRAINING","reason":"","round":0,"rounds_planned":0,"epochs_done":0.1,"version":0,"evaluation":null,)"
-            R"("submitted_ms":9007199254740992,"ended_ms":0,"model":""})");
+  EXPECT_EQ(
+      ToJson(summary).dump(),
+      R"({"job":"fashion","state":"TRAINING","reason":"","round":0,"rounds_planned":0,"epochs_done":0.1,"version":0,"evaluation":null,)"
+      R"("submitted_ms":9007199254740992,"ended_ms":0,"model":""})");
 }
 
 TEST(ToJsonTest, ListsMapsAndNestedMessages) {

@@ -23,23 +23,28 @@ std::string PlanText(const v1::Plan& plan) {
   std::vector<std::string> shares;
   for (const v1::WorkerPlan& worker : plan.workers()) {
     shares.push_back(worker.samples() == 0 ? absl::StrCat(worker.worker(), " none")
-                                           : absl::StrCat(worker.worker(), " ", worker.samples(), " samples in batches of ", worker.batch_size()));
+                                           : absl::StrCat(worker.worker(), " ", worker.samples(),
+                                                          " samples in batches of ", worker.batch_size()));
   }
-  return absl::StrCat("plan ", plan.number(), plan.pinned() ? " (pinned)" : "", plan.reason().empty() ? "" : absl::StrCat(" (", plan.reason(), ")"),
-                      ": ", absl::StrJoin(shares, ", "), "; predicted ", HumanSeconds(plan.predicted_total_s()), " in all, even split ",
-                      HumanSeconds(plan.even_split_total_s()));
+  return absl::StrCat("plan ", plan.number(), plan.pinned() ? " (pinned)" : "",
+                      plan.reason().empty() ? "" : absl::StrCat(" (", plan.reason(), ")"), ": ",
+                      absl::StrJoin(shares, ", "), "; predicted ", HumanSeconds(plan.predicted_total_s()),
+                      " in all, even split ", HumanSeconds(plan.even_split_total_s()));
 }
 
 std::string RoundText(const v1::RoundRecord& round) {
-  std::string text = absl::StrCat("round ", round.round(), ": version ", round.version(), ", ", round.samples(), " samples, ",
-                                  round.contributions(), " of ", round.planned_contributions(), " contributions, ",
-                                  HumanSeconds(round.seconds()), ", train loss ", HumanNumber(round.train_loss(), 4));
+  std::string text =
+      absl::StrCat("round ", round.round(), ": version ", round.version(), ", ", round.samples(), " samples, ",
+                   round.contributions(), " of ", round.planned_contributions(), " contributions, ",
+                   HumanSeconds(round.seconds()), ", train loss ", HumanNumber(round.train_loss(), 4));
   return text;
 }
 
 // How far a worker is in what it does now.
 double Fraction(const v1::WorkerProgress& progress) {
-  auto share = [](int64_t done, int64_t total) { return total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0.0; };
+  auto share = [](int64_t done, int64_t total) {
+    return total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0.0;
+  };
   switch (progress.phase()) {
     case v1::WORKER_PHASE_FETCHING: return share(progress.fetch_bytes_done(), progress.fetch_bytes_total());
     case v1::WORKER_PHASE_TRAINING: return share(progress.steps_done(), progress.steps_planned());
@@ -51,7 +56,8 @@ double Fraction(const v1::WorkerProgress& progress) {
 
 // Seconds a round takes this worker: planned, and measured over the rounds under this plan.
 std::string PredictedAndMeasured(const v1::WorkerInJob& worker, int64_t rounds_per_epoch) {
-  double predicted = (worker.plan().compute_s() + worker.plan().comm_s()) / static_cast<double>(std::max<int64_t>(rounds_per_epoch, 1));
+  double predicted = (worker.plan().compute_s() + worker.plan().comm_s()) /
+                     static_cast<double>(std::max<int64_t>(rounds_per_epoch, 1));
   double measured = worker.compute_s() + worker.pull_s() + worker.push_s();
   return absl::StrCat(HumanSeconds(predicted), " / ",
                       worker.rounds() > 0 ? HumanSeconds(measured / static_cast<double>(worker.rounds())) : "-");
@@ -125,7 +131,10 @@ std::vector<std::string> JobEvents::Update(const v1::GetJobResponse& status) {
   const v1::JobSummary& summary = status.summary();
   std::vector<std::string> lines;
   auto add = [&](absl::string_view text) { lines.push_back(absl::StrCat(summary.job(), ": ", text)); };
-  auto add_state = [&] { add(absl::StrCat(StateName(summary.state()), summary.reason().empty() ? "" : absl::StrCat(" (", summary.reason(), ")"))); };
+  auto add_state = [&] {
+    add(absl::StrCat(StateName(summary.state()),
+                     summary.reason().empty() ? "" : absl::StrCat(" (", summary.reason(), ")")));
+  };
 
   bool state_changed = summary.state() != state_ || summary.reason() != reason_;
   // The end is said last, what led to it before.
@@ -148,10 +157,13 @@ std::vector<std::string> JobEvents::Update(const v1::GetJobResponse& status) {
   }
   if (summary.has_evaluation() && summary.evaluation().version() > evaluated_) {
     evaluated_ = summary.evaluation().version();
-    add(absl::StrCat("version ", evaluated_, " evaluated: ", AccuracyText(summary.evaluation()), " on ", summary.evaluation().total(), " samples"));
+    add(absl::StrCat("version ", evaluated_, " evaluated: ", AccuracyText(summary.evaluation()), " on ",
+                     summary.evaluation().total(), " samples"));
   }
-  for (const auto& [reason, count] : std::map<std::string, int64_t>(status.rejected().begin(), status.rejected().end())) {
-    if (std::exchange(rejected_[reason], count) != count) add(absl::StrCat("contributions rejected as ", reason, ": ", count));
+  for (const auto& [reason, count] :
+       std::map<std::string, int64_t>(status.rejected().begin(), status.rejected().end())) {
+    if (std::exchange(rejected_[reason], count) != count)
+      add(absl::StrCat("contributions rejected as ", reason, ": ", count));
   }
   bool late = status.round_deadline_s() > 0 && status.round_elapsed_s() > status.round_deadline_s();
   std::string waiting_for = late ? absl::StrJoin(status.waiting_for(), ", ") : "";
@@ -174,8 +186,9 @@ std::string Bar(double fraction, int width) {
 std::vector<std::string> RenderProgress(const v1::GetJobResponse& status, int columns) {
   const v1::JobSummary& summary = status.summary();
   std::vector<std::string> first = {absl::StrCat(summary.job(), " ", StateName(summary.state())),
-                                    summary.rounds_planned() > 0 ? absl::StrCat("round ", summary.round(), " of ", summary.rounds_planned())
-                                                                 : absl::StrCat("round ", summary.round()),
+                                    summary.rounds_planned() > 0
+                                        ? absl::StrCat("round ", summary.round(), " of ", summary.rounds_planned())
+                                        : absl::StrCat("round ", summary.round()),
                                     absl::StrCat("epoch ", HumanNumber(summary.epochs_done(), 2))};
   if (summary.version() >= 0) first.push_back(absl::StrCat("version ", summary.version()));
   if (summary.has_evaluation()) first.push_back(AccuracyText(summary.evaluation()));
@@ -183,10 +196,13 @@ std::vector<std::string> RenderProgress(const v1::GetJobResponse& status, int co
   if (!summary.reason().empty()) second.push_back(summary.reason());
   if (!HasEnded(summary.state())) {
     if (status.round_deadline_s() > 0) {
-      second.push_back(absl::StrCat("in this round ", HumanSeconds(status.round_elapsed_s()), " of at most ", HumanSeconds(status.round_deadline_s())));
+      second.push_back(absl::StrCat("in this round ", HumanSeconds(status.round_elapsed_s()), " of at most ",
+                                    HumanSeconds(status.round_deadline_s())));
     }
-    second.push_back(absl::StrCat("left: ", status.seconds_left() > 0 ? absl::StrCat("about ", HumanSeconds(status.seconds_left())) : "unknown"));
-    if (!status.waiting_for().empty()) second.push_back(absl::StrCat("waiting for ", absl::StrJoin(status.waiting_for(), ", ")));
+    second.push_back(absl::StrCat(
+        "left: ", status.seconds_left() > 0 ? absl::StrCat("about ", HumanSeconds(status.seconds_left())) : "unknown"));
+    if (!status.waiting_for().empty())
+      second.push_back(absl::StrCat("waiting for ", absl::StrJoin(status.waiting_for(), ", ")));
   }
   Table table({"WORKER", "SITE", "PROGRESS", "PHASE", "STEPS", "SAMPLES", "LOSS", "ROUND PLANNED / MEASURED", ""});
   for (const v1::WorkerInJob& worker : status.workers()) {
@@ -194,23 +210,31 @@ std::vector<std::string> RenderProgress(const v1::GetJobResponse& status, int co
     bool idle = status.has_plan() && !worker.takes_part();
     std::string phase = !worker.live() ? "lost" : idle ? "takes no part" : PhaseName(progress.phase());
     bool steps = progress.steps_planned() > 0;
-    table.AddRow({worker.worker(), worker.site(), Bar(worker.live() && !idle ? Fraction(progress) : 0, kBarWidth), phase,
-                  steps ? absl::StrCat(progress.steps_done(), "/", progress.steps_planned()) : "", steps ? absl::StrCat(progress.samples_done()) : "",
+    table.AddRow({worker.worker(), worker.site(), Bar(worker.live() && !idle ? Fraction(progress) : 0, kBarWidth),
+                  phase, steps ? absl::StrCat(progress.steps_done(), "/", progress.steps_planned()) : "",
+                  steps ? absl::StrCat(progress.samples_done()) : "",
                   progress.steps_done() > 0 ? HumanNumber(progress.train_loss(), 4) : "",
                   worker.takes_part() ? PredictedAndMeasured(worker, status.plan().rounds_per_epoch()) : "",
                   worker.has_emulation() ? "emulated" : " "});
   }
   std::vector<std::string> lines = {absl::StrJoin(first, "  "), absl::StrJoin(second, "  ")};
   if (status.workers_size() > 0) {
-    for (absl::string_view line : absl::StrSplit(table.ToString(), '\n', absl::SkipEmpty())) lines.push_back(std::string(line));
+    for (absl::string_view line : absl::StrSplit(table.ToString(), '\n', absl::SkipEmpty()))
+      lines.push_back(std::string(line));
   }
   // A wrapped line would break the redrawing.
   for (std::string& line : lines) line = line.substr(0, static_cast<size_t>(std::max(columns - 1, 1)));
   return lines;
 }
 
-std::unique_ptr<WatchView> MakePlainView(std::ostream* out, std::ostream* err) { return std::make_unique<PlainView>(out, err); }
-std::unique_ptr<WatchView> MakeTerminalView(std::ostream* out, int columns) { return std::make_unique<TerminalView>(out, columns); }
-std::unique_ptr<WatchView> MakeJsonView(std::ostream* out, std::ostream* err) { return std::make_unique<JsonView>(out, err); }
+std::unique_ptr<WatchView> MakePlainView(std::ostream* out, std::ostream* err) {
+  return std::make_unique<PlainView>(out, err);
+}
+std::unique_ptr<WatchView> MakeTerminalView(std::ostream* out, int columns) {
+  return std::make_unique<TerminalView>(out, columns);
+}
+std::unique_ptr<WatchView> MakeJsonView(std::ostream* out, std::ostream* err) {
+  return std::make_unique<JsonView>(out, err);
+}
 
 }  // namespace causeway::cli

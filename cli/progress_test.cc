@@ -68,8 +68,9 @@ TEST(JobEventsTest, FirstStatusThenOnlyWhatIsNew) {
   status.mutable_plan()->set_reason("first plan");
   status.mutable_plan()->set_predicted_total_s(40);
   status.mutable_plan()->set_even_split_total_s(80);
-  EXPECT_THAT(events.Update(status),
-              ElementsAre("fashion: TRAINING", "fashion: plan 1 (first plan): a1 60000 samples in batches of 32, a2 none; predicted 40.0s in all, even split 1m20s"));
+  EXPECT_THAT(events.Update(status), ElementsAre("fashion: TRAINING",
+                                                 "fashion: plan 1 (first plan): a1 60000 samples in batches of 32, a2 "
+                                                 "none; predicted 40.0s in all, even split 1m20s"));
   EXPECT_THAT(events.Update(status), IsEmpty());
 
   status.mutable_workers(0)->mutable_progress()->set_steps_done(6);
@@ -81,8 +82,9 @@ TEST(JobEventsTest, FirstStatusThenOnlyWhatIsNew) {
   evaluation->set_accuracy(0.875);
   evaluation->set_loss(0.5);
   evaluation->set_total(10000);
-  EXPECT_THAT(events.Update(status), ElementsAre("fashion: round 2: version 3, 60000 samples, 2 of 2 contributions, 4.2s, train loss 0.2500",
-                                                 "fashion: version 2 evaluated: accuracy 0.8750, loss 0.5000 on 10000 samples"));
+  EXPECT_THAT(events.Update(status),
+              ElementsAre("fashion: round 2: version 3, 60000 samples, 2 of 2 contributions, 4.2s, train loss 0.2500",
+                          "fashion: version 2 evaluated: accuracy 0.8750, loss 0.5000 on 10000 samples"));
   EXPECT_THAT(events.Update(status), IsEmpty());
 }
 
@@ -92,7 +94,8 @@ TEST(JobEventsTest, WorkersRejectionsAndWaiting) {
   events.Update(status);
   status.mutable_workers(1)->set_live(false);
   (*status.mutable_rejected())["nan"] = 1;
-  EXPECT_THAT(events.Update(status), ElementsAre("fashion: worker a2 is lost", "fashion: contributions rejected as nan: 1"));
+  EXPECT_THAT(events.Update(status),
+              ElementsAre("fashion: worker a2 is lost", "fashion: contributions rejected as nan: 1"));
   status.mutable_workers(1)->set_live(true);
   EXPECT_THAT(events.Update(status), ElementsAre("fashion: worker a2 is back"));
   status.add_waiting_for("a2");
@@ -142,8 +145,9 @@ TEST(RenderProgressTest, ShowsTheJobAndABarPerWorker) {
   ASSERT_THAT(lines, SizeIs(5));
   EXPECT_EQ(lines[0], "fashion TRAINING  round 2 of 10  epoch 2.00  version 2  accuracy 0.8750, loss 0.0000");
   EXPECT_EQ(lines[1], "in this round 3.0s of at most 30.0s  left: about 1m30s  waiting for a1");
-  EXPECT_THAT(lines[3], AllOf(HasSubstr("a1"), HasSubstr("[##########----------]"), HasSubstr("training"), HasSubstr("5/10"), HasSubstr("160"),
-                              HasSubstr("0.5000"), HasSubstr("4.0s / 4.0s"), Not(HasSubstr("emulated"))));
+  EXPECT_THAT(lines[3],
+              AllOf(HasSubstr("a1"), HasSubstr("[##########----------]"), HasSubstr("training"), HasSubstr("5/10"),
+                    HasSubstr("160"), HasSubstr("0.5000"), HasSubstr("4.0s / 4.0s"), Not(HasSubstr("emulated"))));
   EXPECT_THAT(lines[4], AllOf(HasSubstr("4.0s / -"), EndsWith("emulated")));
 }
 

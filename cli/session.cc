@@ -33,7 +33,8 @@ absl::StatusOr<std::string> Session::ReadInput(const std::string& path) {
   std::string text(kMaxInputBytes + 1, '\0');
   env_.in->read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(env_.in->gcount()));
-  if (text.size() > kMaxInputBytes) return absl::ResourceExhaustedError(absl::StrCat("standard input has more than ", kMaxInputBytes, " bytes"));
+  if (text.size() > kMaxInputBytes)
+    return absl::ResourceExhaustedError(absl::StrCat("standard input has more than ", kMaxInputBytes, " bytes"));
   return text;
 }
 
@@ -41,11 +42,13 @@ std::string Session::Explain(const absl::Status& error) const {
   std::string address = context_.has_value() ? context_->coordinator.ToString() : "";
   std::string dir = context_.has_value() ? context_->dir : "";
   if (context_.has_value() && absl::IsUnavailable(error)) {
-    return absl::StrCat("cannot reach the coordinator at ", address, ": is it running there, is the port open, and are the credentials in ",
-                        dir, " its own? (", error.message(), ")");
+    return absl::StrCat("cannot reach the coordinator at ", address,
+                        ": is it running there, is the port open, and are the credentials in ", dir, " its own? (",
+                        error.message(), ")");
   }
   if (context_.has_value() && absl::IsUnauthenticated(error)) {
-    return absl::StrCat("the coordinator at ", address, " does not accept the credentials in ", dir, ": ", error.message());
+    return absl::StrCat("the coordinator at ", address, " does not accept the credentials in ", dir, ": ",
+                        error.message());
   }
   if (absl::IsDeadlineExceeded(error)) return absl::StrCat("timed out: ", error.message(), "; --timeout allows more");
   return std::string(error.message());

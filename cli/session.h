@@ -49,7 +49,9 @@ class Session {
   const Environment& env() const { return env_; }
   bool json() const { return options_.json; }
   // --timeout, or what the command takes by default.
-  absl::Duration timeout(absl::Duration fallback = absl::Seconds(30)) const { return options_.timeout.value_or(fallback); }
+  absl::Duration timeout(absl::Duration fallback = absl::Seconds(30)) const {
+    return options_.timeout.value_or(fallback);
+  }
 
   absl::StatusOr<std::string> ContextFolder() const { return ContextDir(options_.context, env_.config_home); }
   // The coordinator of this session's context. Errors: those of LoadContext and of making the credentials.

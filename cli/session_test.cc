@@ -39,7 +39,8 @@ TEST_F(SessionTest, NamedContext) {
   Write("config/lab/context.yaml", "coordinator: lab:1\noperator: me\n");
   ASSERT_THAT(Session(environment_, {.context = "lab"}).Client(), IsOk());
   EXPECT_EQ(connected_to_, "lab:1");
-  EXPECT_THAT(Session(environment_, {.context = "none"}).Client(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("config/none")));
+  EXPECT_THAT(Session(environment_, {.context = "none"}).Client(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("config/none")));
 }
 
 TEST_F(SessionTest, TimeoutIsTheFlagsOrTheCommands) {
@@ -53,9 +54,11 @@ TEST_F(SessionTest, ExplainsWhatToDo) {
   EXPECT_EQ(session.Explain(absl::UnavailableError("x")), "x");  // Not the coordinator: there is no connection.
   ASSERT_THAT(session.Client(), IsOk());
   EXPECT_EQ(session.Explain(absl::UnavailableError("connection refused")),
-            "cannot reach the coordinator at coord.example:7443: is it running there, is the port open, and are the credentials in " +
+            "cannot reach the coordinator at coord.example:7443: is it running there, is the port open, and are the "
+            "credentials in " +
                 dir_.Join("config") + " its own? (connection refused)");
-  EXPECT_THAT(session.Explain(absl::UnauthenticatedError("revoked")), HasSubstr("does not accept the credentials in " + dir_.Join("config")));
+  EXPECT_THAT(session.Explain(absl::UnauthenticatedError("revoked")),
+              HasSubstr("does not accept the credentials in " + dir_.Join("config")));
   EXPECT_THAT(session.Explain(absl::DeadlineExceededError("no answer")), HasSubstr("--timeout allows more"));
   EXPECT_EQ(session.Explain(absl::NotFoundError("no job x")), "no job x");
 }

@@ -58,7 +58,8 @@ class Meter {
 double Rate(int64_t bytes, double seconds) { return static_cast<double>(bytes) / std::max(seconds, 1e-6); }
 
 // Sends data until `duration` has passed or `max_bytes` are sent, but some frames in any case.
-absl::Status SendProbe(Link* link, Clock* clock, absl::Duration duration, int64_t max_bytes, absl::Duration progress_timeout) {
+absl::Status SendProbe(Link* link, Clock* clock, absl::Duration duration, int64_t max_bytes,
+                       absl::Duration progress_timeout) {
   const std::vector<uint8_t> payload(kProbeFrameBytes);
   v1::Frame frame;
   frame.mutable_data();
@@ -78,7 +79,8 @@ absl::StatusOr<double> MeasureDown(const TransferOptions& options, absl::Duratio
   double rate = 0;
   RETURN_IF_ERROR(internal::RunAttempts(options, LinkKind::kProbe, [&](Link* link, bool*) -> absl::Status {
     auto deadline = [&] { return options.clock->Now() + options.progress_timeout; };
-    RETURN_IF_ERROR(internal::WriteFrame(link, RequestFrame(v1::ProbeRequest::DIRECTION_DOWN, duration, max_bytes), {}, deadline()));
+    RETURN_IF_ERROR(internal::WriteFrame(link, RequestFrame(v1::ProbeRequest::DIRECTION_DOWN, duration, max_bytes), {},
+                                         deadline()));
     link->CloseWrite().IgnoreError();  // The next Read says what broke.
     const absl::Time end = options.clock->Now() + duration;
     Meter meter;
@@ -105,12 +107,14 @@ absl::StatusOr<double> MeasureUp(const TransferOptions& options, absl::Duration 
   double rate = 0;
   RETURN_IF_ERROR(internal::RunAttempts(options, LinkKind::kProbe, [&](Link* link, bool*) -> absl::Status {
     auto deadline = [&] { return options.clock->Now() + options.progress_timeout; };
-    RETURN_IF_ERROR(internal::WriteFrame(link, RequestFrame(v1::ProbeRequest::DIRECTION_UP, duration, max_bytes), {}, deadline()));
+    RETURN_IF_ERROR(
+        internal::WriteFrame(link, RequestFrame(v1::ProbeRequest::DIRECTION_UP, duration, max_bytes), {}, deadline()));
     RETURN_IF_ERROR(SendProbe(link, options.clock, duration, max_bytes, options.progress_timeout));
     link->CloseWrite().IgnoreError();  // The next Read says what broke.
     ASSIGN_OR_RETURN(v1::Frame answer, internal::ReadFrame(link, deadline()));
     const v1::ProbeResult& result = answer.probe_result();
-    if (result.bytes() <= 0 || !(result.seconds() >= 0)) return absl::DataLossError("the probe's result makes no sense");
+    if (result.bytes() <= 0 || !(result.seconds() >= 0))
+      return absl::DataLossError("the probe's result makes no sense");
     rate = Rate(result.bytes(), result.seconds());
     return link->Finish(deadline());
   }));
@@ -123,7 +127,8 @@ absl::StatusOr<absl::Duration> MeasureRoundTrip(const TransferOptions& options, 
     RETURN_IF_ERROR(internal::RunAttempts(options, LinkKind::kProbe, [&](Link* link, bool*) -> absl::Status {
       const absl::Time start = options.clock->Now();
       const absl::Time deadline = start + options.progress_timeout;
-      RETURN_IF_ERROR(internal::WriteFrame(link, RequestFrame(v1::ProbeRequest::DIRECTION_UP, absl::ZeroDuration(), 0), {}, deadline));
+      RETURN_IF_ERROR(internal::WriteFrame(link, RequestFrame(v1::ProbeRequest::DIRECTION_UP, absl::ZeroDuration(), 0),
+                                           {}, deadline));
       link->CloseWrite().IgnoreError();  // The next Read says what broke.
       RETURN_IF_ERROR(internal::ReadFrame(link, deadline).status());
       best = std::min(best, options.clock->Now() - start);
@@ -139,7 +144,8 @@ absl::Status ServeProbe(Link* link, const v1::ProbeRequest& request, const Serve
   if (request.direction() == v1::ProbeRequest::DIRECTION_DOWN) {
     return SendProbe(link, options.clock, duration, request.bytes(), options.progress_timeout);
   }
-  if (request.direction() != v1::ProbeRequest::DIRECTION_UP) return absl::InvalidArgumentError("a probe goes up or down");
+  if (request.direction() != v1::ProbeRequest::DIRECTION_UP)
+    return absl::InvalidArgumentError("a probe goes up or down");
   Meter meter;
   while (true) {
     absl::StatusOr<v1::Frame> frame = link->Read(options.clock->Now() + options.progress_timeout);

@@ -34,8 +34,10 @@ class BandwidthTest : public ::testing::Test, public LinkHandler {
 
   // A line so slow that the machine's speed does not matter.
   void Emulate(double up_bytes_per_s, double down_bytes_per_s) {
-    emulated_ = *EmulatedLinkDialer::Create(
-        {.dialer = &dialer_, .clock = RealClock(), .up_bytes_per_s = up_bytes_per_s, .down_bytes_per_s = down_bytes_per_s});
+    emulated_ = *EmulatedLinkDialer::Create({.dialer = &dialer_,
+                                             .clock = RealClock(),
+                                             .up_bytes_per_s = up_bytes_per_s,
+                                             .down_bytes_per_s = down_bytes_per_s});
     options_.dialer = emulated_.get();
   }
 
@@ -101,7 +103,8 @@ TEST_F(BandwidthTest, ServerStopsWhoSendsMoreThanItSaid) {
   ASSERT_THAT(link->Write(frame, {}, absl::InfiniteFuture()), IsOk());
   frame.mutable_data();
   for (int i = 0; i < 10; ++i) link->Write(frame, std::vector<uint8_t>(1 << 20), absl::InfiniteFuture()).IgnoreError();
-  EXPECT_THAT(link->Read(absl::InfiniteFuture()), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("more than it said")));
+  EXPECT_THAT(link->Read(absl::InfiniteFuture()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("more than it said")));
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ absl::Status CheckFiles(const TlsFiles& files) {
 absl::StatusOr<PeerIdentity> PeerOf(const grpc::AuthContext& context) {
   std::vector<grpc::string_ref> certificates = context.FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
   if (certificates.empty()) return PeerIdentity();
-  absl::StatusOr<PeerIdentity> peer = ParseCertificate(absl::string_view(certificates[0].data(), certificates[0].size()));
+  absl::StatusOr<PeerIdentity> peer =
+      ParseCertificate(absl::string_view(certificates[0].data(), certificates[0].size()));
   if (!peer.ok()) return absl::UnauthenticatedError(peer.status().message());
   return peer;
 }
@@ -45,7 +46,8 @@ class AuthorizingProcessor : public grpc::AuthMetadataProcessor {
 
   bool IsBlocking() const override { return false; }
 
-  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context, OutputMetadata*, OutputMetadata*) override {
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context, OutputMetadata*,
+                       OutputMetadata*) override {
     return ToGrpc(Authorize(metadata, *context));
   }
 
@@ -62,7 +64,8 @@ class AuthorizingProcessor : public grpc::AuthMetadataProcessor {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const TlsFiles& files, Authorizer authorizer) {
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const TlsFiles& files,
+                                                                               Authorizer authorizer) {
   RETURN_IF_ERROR(CheckFiles(files));
   grpc::experimental::TlsServerCredentialsOptions options(
       std::make_shared<FileWatcherCertificateProvider>(files.key, files.certificate, files.ca, kRefreshSeconds));

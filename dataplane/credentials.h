@@ -29,7 +29,8 @@ using Authorizer = std::function<absl::Status(const PeerIdentity& peer, absl::st
 
 // TLS 1.3 (see ConfigureGrpcProcess). A client may come without a certificate, it is then kAnonymous; one that presents a certificate that
 // does not verify gets no connection. Errors: InvalidArgument (files that do not parse or do not fit together), NotFound, PermissionDenied.
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const TlsFiles& files, Authorizer authorizer);
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const TlsFiles& files,
+                                                                               Authorizer authorizer);
 
 // A client with a certificate. The server must come from files.ca and be called kCoordinatorDnsName (the channel must say so: MakeChannel
 // does). Errors as above.

@@ -38,7 +38,9 @@ const bool kConfigured = (ConfigureGrpcProcess(), true);
 
 constexpr char kJoin[] = "/causeway.v1.Membership/Join";
 
-TlsFiles Tls(const TestPki::Files& files) { return {.certificate = files.certificate, .key = files.key, .ca = files.ca}; }
+TlsFiles Tls(const TestPki::Files& files) {
+  return {.certificate = files.certificate, .key = files.key, .ca = files.ca};
+}
 
 // Answers Join and Register with who called.
 class WhoService : public v1::Membership::Service {
@@ -50,7 +52,8 @@ class WhoService : public v1::Membership::Service {
     response->set_worker(peer->name);
     return grpc::Status::OK;
   }
-  grpc::Status Register(grpc::ServerContext* context, const v1::RegisterRequest*, v1::RegisterResponse* response) override {
+  grpc::Status Register(grpc::ServerContext* context, const v1::RegisterRequest*,
+                        v1::RegisterResponse* response) override {
     absl::StatusOr<PeerIdentity> peer = GetPeer(*context);
     if (!peer.ok()) return ToGrpc(peer.status());
     response->set_site(peer->site);
@@ -68,7 +71,8 @@ class CredentialsTest : public ::testing::Test {
         MakeServerCredentials(files, [this](const PeerIdentity& peer, absl::string_view method) {
           MutexLock lock(&mu_);
           calls_.push_back(absl::StrCat(IdentityUri(peer), " ", absl::string_view(method)));
-          if (peer.role == PeerIdentity::Role::kAnonymous && method != kJoin) return absl::PermissionDeniedError("join first");
+          if (peer.role == PeerIdentity::Role::kAnonymous && method != kJoin)
+            return absl::PermissionDeniedError("join first");
           return absl::OkStatus();
         });
     ASSERT_THAT(credentials, IsOk());
@@ -95,7 +99,9 @@ class CredentialsTest : public ::testing::Test {
   std::shared_ptr<grpc::Channel> Anonymous() { return Channel(MakeAnonymousCredentials(pki_.ca_pem())); }
   std::shared_ptr<grpc::Channel> Worker() { return Channel(MakeClientCredentials(Tls(pki_.Worker("lab", "a1")))); }
 
-  static void SetDeadline(grpc::ClientContext* context) { context->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10)); }
+  static void SetDeadline(grpc::ClientContext* context) {
+    context->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  }
 
   static absl::StatusOr<std::string> CallRegister(const std::shared_ptr<grpc::Channel>& channel) {
     grpc::ClientContext context;
@@ -119,7 +125,8 @@ class CredentialsTest : public ::testing::Test {
     SetDeadline(&context);
     v1::LeaveResponse response;
     return FromGrpc(grpc::internal::BlockingUnaryCall(
-        channel.get(), grpc::internal::RpcMethod(path, grpc::internal::RpcMethod::NORMAL_RPC), &context, v1::LeaveRequest(), &response));
+        channel.get(), grpc::internal::RpcMethod(path, grpc::internal::RpcMethod::NORMAL_RPC), &context,
+        v1::LeaveRequest(), &response));
   }
 
   std::vector<std::string> calls() {
@@ -151,8 +158,9 @@ TEST_F(CredentialsTest, ClientWithoutCertificateIsAnonymous) {
 
 TEST_F(CredentialsTest, EveryMethodIsAuthorized) {
   StartServer(Tls(pki_.Coordinator()));
-  for (const char* path : {"/causeway.v1.Membership/Nothing", "/causeway.v9.Other/Thing", "/grpc.health.v1.Health/Check",
-                           "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}) {
+  for (const char* path :
+       {"/causeway.v1.Membership/Nothing", "/causeway.v9.Other/Thing", "/grpc.health.v1.Health/Check",
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}) {
     EXPECT_THAT(CallMethod(Anonymous(), path), StatusIs(absl::StatusCode::kPermissionDenied, "join first")) << path;
     EXPECT_THAT(calls(), Contains(absl::StrCat(" ", path)));
   }
@@ -195,7 +203,8 @@ TEST_F(CredentialsTest, ClientRefusesWorkerThatPosesAsServer) {
 
 TEST_F(CredentialsTest, CertificateOfTheCoordinatorIsNoClients) {
   StartServer(Tls(pki_.Coordinator()));
-  EXPECT_THAT(CallRegister(Channel(MakeClientCredentials(Tls(pki_.Coordinator())))), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(CallRegister(Channel(MakeClientCredentials(Tls(pki_.Coordinator())))),
+              StatusIs(absl::StatusCode::kUnavailable));
 }
 
 // A bare OpenSSL client, so that the version can be chosen.
@@ -218,7 +227,8 @@ TEST_F(CredentialsTest, OnlyTls13IsSpoken) {
 
 TEST_F(CredentialsTest, JoiningClientSeesLeafAndCa) {
   StartServer(Tls(pki_.Coordinator()));
-  absl::StatusOr<std::vector<std::string>> chain = FetchServerChain("localhost", port_, RealClock()->Now() + absl::Seconds(10));
+  absl::StatusOr<std::vector<std::string>> chain =
+      FetchServerChain("localhost", port_, RealClock()->Now() + absl::Seconds(10));
   ASSERT_THAT(chain, IsOk());
   ASSERT_EQ(chain->size(), 2);
   absl::StatusOr<std::string> pin = CaPin(pki_.ca_pem());
@@ -226,7 +236,8 @@ TEST_F(CredentialsTest, JoiningClientSeesLeafAndCa) {
   const absl::Time now = RealClock()->WallNow();
   EXPECT_THAT(VerifyChainAgainstPin(*chain, *pin, now), IsOkAndHolds(pki_.ca_pem()));
   pin->back() = pin->back() == '0' ? '1' : '0';
-  EXPECT_THAT(VerifyChainAgainstPin(*chain, *pin, now), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("pin")));
+  EXPECT_THAT(VerifyChainAgainstPin(*chain, *pin, now),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("pin")));
 }
 
 TEST_F(CredentialsTest, ReplacedCertificateIsUsedByNewConnections) {
@@ -258,7 +269,8 @@ TEST_F(CredentialsTest, BadFilesAreNamed) {
   TestPki::Files files = pki_.Coordinator();
   TlsFiles mixed = Tls(files);
   mixed.key = pki_.Worker("lab", "a1").key;
-  EXPECT_THAT(MakeServerCredentials(mixed, nullptr), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("does not belong")));
+  EXPECT_THAT(MakeServerCredentials(mixed, nullptr),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("does not belong")));
   TlsFiles missing = Tls(files);
   missing.ca = dir_.Join("nothing.pem");
   EXPECT_THAT(MakeServerCredentials(missing, nullptr), StatusIs(absl::StatusCode::kNotFound, HasSubstr("nothing.pem")));

@@ -15,7 +15,8 @@ constexpr int64_t kHeaderBytes = 64;
 
 class EmulatedLink : public Link {
  public:
-  EmulatedLink(std::unique_ptr<Link> link, RateLimiter* up, RateLimiter* down) : link_(std::move(link)), up_(up), down_(down) {}
+  EmulatedLink(std::unique_ptr<Link> link, RateLimiter* up, RateLimiter* down)
+      : link_(std::move(link)), up_(up), down_(down) {}
 
   absl::Status Write(const v1::Frame& frame, absl::Span<const uint8_t> payload, absl::Time deadline) override {
     RETURN_IF_ERROR(Pass(up_, static_cast<int64_t>(payload.size()), deadline));

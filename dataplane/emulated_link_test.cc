@@ -57,8 +57,10 @@ class EmulatedLinkTest : public ::testing::Test {
 
 TEST_F(EmulatedLinkTest, OptionsAreChecked) {
   const auto invalid = StatusIs(absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(EmulatedLinkDialer::Create({.dialer = &dialer_, .clock = &clock_, .up_bytes_per_s = -1}).status(), invalid);
-  EXPECT_THAT(EmulatedLinkDialer::Create({.dialer = &dialer_, .clock = &clock_, .down_bytes_per_s = -1}).status(), invalid);
+  EXPECT_THAT(EmulatedLinkDialer::Create({.dialer = &dialer_, .clock = &clock_, .up_bytes_per_s = -1}).status(),
+              invalid);
+  EXPECT_THAT(EmulatedLinkDialer::Create({.dialer = &dialer_, .clock = &clock_, .down_bytes_per_s = -1}).status(),
+              invalid);
   EXPECT_THAT(EmulatedLinkDialer::Create({.clock = &clock_}).status(), invalid);
 }
 
@@ -95,7 +97,8 @@ TEST_F(EmulatedLinkTest, AllLinksShareTheLine) {
   std::unique_ptr<Link> second = *emulated_->Dial(LinkKind::kPull, absl::InfiniteFuture());
   ASSERT_THAT(first->Write(Handler::Data(), std::vector<uint8_t>(kFirstPayload), absl::InfiniteFuture()), IsOk());
   EXPECT_THAT(second->Write(Handler::Data(), {}, clock_.Now()), StatusIs(absl::StatusCode::kDeadlineExceeded));
-  EXPECT_THAT(second->Write(Handler::Data(), {}, absl::InfiniteFuture()), StatusIs(absl::StatusCode::kCancelled)) << "the link is dead";
+  EXPECT_THAT(second->Write(Handler::Data(), {}, absl::InfiniteFuture()), StatusIs(absl::StatusCode::kCancelled))
+      << "the link is dead";
 }
 
 TEST_F(EmulatedLinkTest, CancelIsHeardBetweenPieces) {

@@ -50,13 +50,17 @@ class GrpcChannelTest : public ::testing::Test {
     ApplyServerArgs(&builder);
     builder.AddListeningPort(
         "127.0.0.1:0",
-        *MakeServerCredentials(Tls(pki_.Coordinator()), [](const PeerIdentity&, absl::string_view) { return absl::OkStatus(); }), &port_);
+        *MakeServerCredentials(Tls(pki_.Coordinator()),
+                               [](const PeerIdentity&, absl::string_view) { return absl::OkStatus(); }),
+        &port_);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
   }
   ~GrpcChannelTest() override { server_->Shutdown(); }
 
-  static TlsFiles Tls(const TestPki::Files& files) { return {.certificate = files.certificate, .key = files.key, .ca = files.ca}; }
+  static TlsFiles Tls(const TestPki::Files& files) {
+    return {.certificate = files.certificate, .key = files.key, .ca = files.ca};
+  }
 
   std::shared_ptr<grpc::Channel> Channel(ChannelKind kind) {
     return MakeChannel(kind, absl::StrCat("localhost:", port_), credentials_);
@@ -105,7 +109,8 @@ TEST_F(GrpcChannelTest, MessagesAreBounded) {
 }
 
 TEST_F(GrpcChannelTest, NobodyThereIsUnavailable) {
-  EXPECT_THAT(Call(MakeChannel(ChannelKind::kControl, "127.0.0.1:1", credentials_)), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(Call(MakeChannel(ChannelKind::kControl, "127.0.0.1:1", credentials_)),
+              StatusIs(absl::StatusCode::kUnavailable));
 }
 
 }  // namespace

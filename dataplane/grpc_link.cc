@@ -119,7 +119,8 @@ class Watchdog {
 absl::StatusOr<v1::Frame> WithPayload(const v1::Frame& frame, absl::Span<const uint8_t> payload) {
   CAUSEWAY_CHECK(frame.payload().empty());
   if (static_cast<int64_t>(payload.size()) > kMaxPayloadBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a payload of ", payload.size(), " bytes, the limit is ", kMaxPayloadBytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a payload of ", payload.size(), " bytes, the limit is ", kMaxPayloadBytes));
   }
   v1::Frame message = frame;
   message.set_payload(payload.data(), payload.size());
@@ -179,7 +180,8 @@ class DialedLink : public Link {
       finished_ = true;
       // Ours, if we have broken it; if not, the peer has, and may be there again soon.
       if (absl::Status why = breaker_.why(); !status_.ok() && !why.ok()) status_ = why;
-      if (breaker_.why().ok() && absl::IsCancelled(status_)) status_ = absl::UnavailableError("the peer has broken the stream");
+      if (breaker_.why().ok() && absl::IsCancelled(status_))
+        status_ = absl::UnavailableError("the peer has broken the stream");
     }
     return status_;
   }
@@ -192,7 +194,7 @@ class DialedLink : public Link {
   Breaker breaker_;
   std::unique_ptr<Stream> stream_;
   bool write_closed_ = false;  // Writing side's thread only.
-  Mutex finish_mu_;  // Held while waiting for the final status, which every caller wants.
+  Mutex finish_mu_;            // Held while waiting for the final status, which every caller wants.
   bool finished_ ABSL_GUARDED_BY(finish_mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(finish_mu_);
 };
@@ -251,7 +253,9 @@ class AcceptedLink : public Link {
   }
 
   absl::Status CloseWrite() override { return absl::FailedPreconditionError("the listening side closes by returning"); }
-  absl::Status Finish(absl::Time) override { return absl::FailedPreconditionError("the listening side finishes by returning"); }
+  absl::Status Finish(absl::Time) override {
+    return absl::FailedPreconditionError("the listening side finishes by returning");
+  }
   void Cancel(absl::string_view reason) override { breaker_.Break(absl::CancelledError(reason)); }
 
  private:
@@ -282,8 +286,12 @@ class GrpcBulkServicesImpl : public GrpcBulkServices {
   class DataService : public v1::Data::Service {
    public:
     explicit DataService(GrpcBulkServicesImpl* owner) : owner_(owner) {}
-    grpc::Status Fetch(grpc::ServerContext* context, Stream* stream) override { return owner_->Serve(LinkKind::kFetch, context, stream); }
-    grpc::Status Probe(grpc::ServerContext* context, Stream* stream) override { return owner_->Serve(LinkKind::kProbe, context, stream); }
+    grpc::Status Fetch(grpc::ServerContext* context, Stream* stream) override {
+      return owner_->Serve(LinkKind::kFetch, context, stream);
+    }
+    grpc::Status Probe(grpc::ServerContext* context, Stream* stream) override {
+      return owner_->Serve(LinkKind::kProbe, context, stream);
+    }
 
    private:
     GrpcBulkServicesImpl* const owner_;
@@ -292,8 +300,12 @@ class GrpcBulkServicesImpl : public GrpcBulkServices {
   class ParametersService : public v1::Parameters::Service {
    public:
     explicit ParametersService(GrpcBulkServicesImpl* owner) : owner_(owner) {}
-    grpc::Status Pull(grpc::ServerContext* context, Stream* stream) override { return owner_->Serve(LinkKind::kPull, context, stream); }
-    grpc::Status Push(grpc::ServerContext* context, Stream* stream) override { return owner_->Serve(LinkKind::kPush, context, stream); }
+    grpc::Status Pull(grpc::ServerContext* context, Stream* stream) override {
+      return owner_->Serve(LinkKind::kPull, context, stream);
+    }
+    grpc::Status Push(grpc::ServerContext* context, Stream* stream) override {
+      return owner_->Serve(LinkKind::kPush, context, stream);
+    }
 
    private:
     GrpcBulkServicesImpl* const owner_;

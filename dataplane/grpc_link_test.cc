@@ -55,10 +55,12 @@ class GrpcLinkTest : public ::testing::Test, public LinkHandler {
     return status;
   }
 
-  static TlsFiles Tls(const TestPki::Files& files) { return {.certificate = files.certificate, .key = files.key, .ca = files.ca}; }
+  static TlsFiles Tls(const TestPki::Files& files) {
+    return {.certificate = files.certificate, .key = files.key, .ca = files.ca};
+  }
   std::unique_ptr<LinkDialer> Dialer(const std::string& worker) {
-    return MakeGrpcLinkDialer(
-        MakeChannel(ChannelKind::kBulk, absl::StrCat("127.0.0.1:", port_), *MakeClientCredentials(Tls(pki_.Worker("lab", worker)))));
+    return MakeGrpcLinkDialer(MakeChannel(ChannelKind::kBulk, absl::StrCat("127.0.0.1:", port_),
+                                          *MakeClientCredentials(Tls(pki_.Worker("lab", worker)))));
   }
   static v1::Frame Data() {
     v1::Frame frame;

@@ -28,11 +28,12 @@ std::string Quoted(absl::string_view name) {
 
 absl::Status CheckName(absl::string_view name) {
   if (name.empty() || name.size() > kMaxNameLength) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", Quoted(name), ": a name has 1 to ", kMaxNameLength, " characters, this one ", name.size()));
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(name), ": a name has 1 to ", kMaxNameLength,
+                                                   " characters, this one ", name.size()));
   }
   for (unsigned char c : name) {
-    if (!absl::ascii_isprint(c)) return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(name), ": a name is printable ASCII"));
+    if (!absl::ascii_isprint(c))
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(name), ": a name is printable ASCII"));
   }
   return absl::OkStatus();
 }
@@ -41,7 +42,9 @@ absl::Status CheckName(absl::string_view name) {
 absl::Status CheckShape(const TensorSpec& spec) {
   int64_t bytes = ByteSize(spec.dtype);
   for (int64_t dim : spec.shape) {
-    if (dim < 0) return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(spec.name), ": dimension ", dim, " is negative"));
+    if (dim < 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", Quoted(spec.name), ": dimension ", dim, " is negative"));
     // A zero counts as one here, so that it cannot hide an overflow of the other dimensions.
     if (__builtin_mul_overflow(bytes, std::max<int64_t>(dim, 1), &bytes) || bytes > kMaxLayoutBytes) {
       return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(spec.name), ": the shape is too large"));
@@ -69,8 +72,8 @@ absl::string_view KindName(TensorKind kind) {
 std::string CanonicalText(const std::vector<TensorSpec>& tensors) {
   std::string text = "causeway.layout/1\n";
   for (const TensorSpec& t : tensors) {
-    absl::StrAppend(&text, t.layer, " ", KindName(t.kind), " ", DataTypeName(t.dtype), " [", absl::StrJoin(t.shape, ","), "] ", t.name,
-                    "\n");
+    absl::StrAppend(&text, t.layer, " ", KindName(t.kind), " ", DataTypeName(t.dtype), " [",
+                    absl::StrJoin(t.shape, ","), "] ", t.name, "\n");
   }
   return text;
 }
@@ -92,16 +95,18 @@ absl::StatusOr<Layout> Layout::Create(std::vector<TensorSpec> tensors) {
   int32_t layer = 1;
   for (const TensorSpec& t : tensors) {
     RETURN_IF_ERROR(CheckName(t.name));
-    if (!names.insert(t.name).second) return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(t.name), ": the name is there twice"));
+    if (!names.insert(t.name).second)
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(t.name), ": the name is there twice"));
     const bool first = layout.byte_offsets_.empty();
     if (first ? t.layer != 1 : t.layer < layer) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(t.name), ": layer ", t.layer, " comes ",
-                                                     first ? "first, which is layer 1" : absl::StrCat("after layer ", layer)));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", Quoted(t.name), ": layer ", t.layer, " comes ",
+                       first ? "first, which is layer 1" : absl::StrCat("after layer ", layer)));
     }
     layer = t.layer;
     if (!KindFits(t.kind, t.dtype)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", Quoted(t.name), ": a ", KindName(t.kind), " cannot be of type ", DataTypeName(t.dtype)));
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(t.name), ": a ", KindName(t.kind),
+                                                     " cannot be of type ", DataTypeName(t.dtype)));
     }
     RETURN_IF_ERROR(CheckShape(t));
     layout.byte_offsets_.push_back(layout.total_bytes_);
@@ -109,7 +114,8 @@ absl::StatusOr<Layout> Layout::Create(std::vector<TensorSpec> tensors) {
     layout.total_bytes_ += t.size_bytes();
     layout.total_elements_ += t.num_elements();
     if (layout.total_bytes_ > kMaxLayoutBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor ", Quoted(t.name), ": the layout is larger than ", kMaxLayoutBytes, " bytes"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", Quoted(t.name), ": the layout is larger than ", kMaxLayoutBytes, " bytes"));
     }
   }
   layout.hash_ = Sha256Of(CanonicalText(tensors));

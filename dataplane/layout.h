@@ -45,8 +45,10 @@ class Layout {
   v1::Layout ToProto() const;
 
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
-  int64_t byte_offset(int i) const { return byte_offsets_[i]; }        // Of tensor i.
-  int64_t element_offset(int i) const { return element_offsets_[i]; }  // Of tensor i, counting elements of all tensors alike.
+  int64_t byte_offset(int i) const { return byte_offsets_[i]; }  // Of tensor i.
+  int64_t element_offset(int i) const {
+    return element_offsets_[i];
+  }  // Of tensor i, counting elements of all tensors alike.
   int64_t total_bytes() const { return total_bytes_; }
   int64_t total_elements() const { return total_elements_; }
   int num_layers() const { return tensors_.empty() ? 0 : tensors_.back().layer; }

@@ -61,7 +61,9 @@ TEST(LayoutTest, HashTellsEveryFieldAndTheOrder) {
   EXPECT_NE(changed([](auto& t) { t[1].kind = TensorKind::kFloatBuffer; }), hash);
   EXPECT_NE(changed([](auto& t) { t[1].layer = 2; }), hash);
   EXPECT_NE(changed([](auto& t) { std::swap(t[0], t[1]); }), hash);
-  EXPECT_NE(changed([](auto& t) { t[3] = {.name = "bn.count", .shape = {2}, .kind = TensorKind::kFloatBuffer, .layer = 2}; }), hash);
+  EXPECT_NE(
+      changed([](auto& t) { t[3] = {.name = "bn.count", .shape = {2}, .kind = TensorKind::kFloatBuffer, .layer = 2}; }),
+      hash);
 }
 
 TEST(LayoutTest, BadLayoutsAreRefused) {
@@ -79,7 +81,8 @@ TEST(LayoutTest, BadLayoutsAreRefused) {
   EXPECT_THAT(refused([](auto& t) { t[0].layer = 2; }), StatusIs(invalid, HasSubstr("layer 2")));
   EXPECT_THAT(refused([](auto& t) { t[3].layer = 1; }), StatusIs(invalid, HasSubstr("layer 1")));
   EXPECT_THAT(refused([](auto& t) { t[0].shape = {2, -3}; }), StatusIs(invalid, HasSubstr("-3")));
-  EXPECT_THAT(refused([](auto& t) { t[0].kind = TensorKind::kIntegerBuffer; }), StatusIs(invalid, HasSubstr("conv.weight")));
+  EXPECT_THAT(refused([](auto& t) { t[0].kind = TensorKind::kIntegerBuffer; }),
+              StatusIs(invalid, HasSubstr("conv.weight")));
   EXPECT_THAT(refused([](auto& t) { t[3].kind = TensorKind::kFloatBuffer; }), StatusIs(invalid, HasSubstr("bn.count")));
 }
 

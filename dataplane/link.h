@@ -57,9 +57,9 @@ class LinkDialer {
 struct PeerIdentity {
   enum class Role { kAnonymous, kWorker, kOperator, kCoordinator };
   Role role = Role::kAnonymous;
-  std::string name;           // Worker's or operator's name.
-  std::string site;           // Workers only.
-  std::string serial;         // Of the certificate, hexadecimal.
+  std::string name;    // Worker's or operator's name.
+  std::string site;    // Workers only.
+  std::string serial;  // Of the certificate, hexadecimal.
   absl::Time not_after = absl::InfinitePast();
 };
 

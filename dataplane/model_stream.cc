@@ -65,16 +65,19 @@ class Pull {
 
   absl::Status TakeDescription(const v1::PullResponse& info) {
     if (request_.version() >= 0 && info.version() != request_.version()) {
-      return absl::DataLossError(absl::StrCat("version ", info.version(), " came where ", request_.version(), " was asked for"));
+      return absl::DataLossError(
+          absl::StrCat("version ", info.version(), " came where ", request_.version(), " was asked for"));
     }
     absl::StatusOr<Layout> layout = Layout::FromProto(info.layout());
     if (!layout.ok()) return absl::DataLossError(layout.status().message());
     if (layout->hash() != info.layout_sha256()) return absl::DataLossError("the layout's hash does not fit it");
     if (layout->total_bytes() != info.total_bytes()) {
-      return absl::DataLossError(absl::StrCat(info.total_bytes(), " bytes announced, the layout has ", layout->total_bytes()));
+      return absl::DataLossError(
+          absl::StrCat(info.total_bytes(), " bytes announced, the layout has ", layout->total_bytes()));
     }
     if (info.total_bytes() > max_bytes_) {
-      return absl::ResourceExhaustedError(absl::StrCat("the model has ", info.total_bytes(), " bytes, the limit is ", max_bytes_));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the model has ", info.total_bytes(), " bytes, the limit is ", max_bytes_));
     }
     if (info.sha256().size() != kSha256Bytes) return absl::DataLossError("no SHA-256 of the model came");
     model_.version = info.version();
@@ -111,7 +114,8 @@ class Push {
     if (answer.has_push_result()) return TakeResult(link, answer);
     if (!answer.has_push_response()) return absl::DataLossError("no answer to the push request came first");
     int64_t sent = answer.push_response().resume_offset();
-    if (sent < 0 || sent > total) return absl::DataLossError(absl::StrCat("asked to go on at byte ", sent, " of ", total));
+    if (sent < 0 || sent > total)
+      return absl::DataLossError(absl::StrCat("asked to go on at byte ", sent, " of ", total));
     acknowledged_ = sent;
     NoteProgress(progress);
 
@@ -215,14 +219,16 @@ absl::Status ReceivePart(Link* link, int64_t received, int64_t total, PushSink* 
 
 }  // namespace
 
-absl::StatusOr<PulledModel> PullModel(const TransferOptions& options, const std::string& job, int64_t version, int64_t max_bytes) {
+absl::StatusOr<PulledModel> PullModel(const TransferOptions& options, const std::string& job, int64_t version,
+                                      int64_t max_bytes) {
   Pull pull(options, job, version, max_bytes);
   RETURN_IF_ERROR(
       RunAttempts(options, LinkKind::kPull, [&](Link* link, bool* progress) { return pull.Attempt(link, progress); }));
   return std::move(pull).Result();
 }
 
-absl::Status ServePull(Link* link, const v1::PullRequest& request, const PullSource& source, const ServeOptions& options) {
+absl::Status ServePull(Link* link, const v1::PullRequest& request, const PullSource& source,
+                       const ServeOptions& options) {
   auto deadline = [&] { return options.clock->Now() + options.progress_timeout; };
   const int64_t total = source.info().total_bytes();
   int64_t offset = request.offset();
@@ -242,7 +248,8 @@ absl::Status ServePull(Link* link, const v1::PullRequest& request, const PullSou
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::PushResult> PushPart(const TransferOptions& options, v1::PushRequest request, absl::Span<const uint8_t> bytes) {
+absl::StatusOr<v1::PushResult> PushPart(const TransferOptions& options, v1::PushRequest request,
+                                        absl::Span<const uint8_t> bytes) {
   Push push(options, std::move(request), bytes);
   RETURN_IF_ERROR(
       RunAttempts(options, LinkKind::kPush, [&](Link* link, bool* progress) { return push.Attempt(link, progress); }));

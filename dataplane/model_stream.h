@@ -27,18 +27,20 @@ struct PulledModel {
 // Pulls the model of `version` (-1: the newest committed one, fixed by the first answer). Blocks; goes on after broken links.
 // Errors: Cancelled; Unavailable, DeadlineExceeded (attempts used up); DataLoss (offsets, sizes or digests that do not fit);
 // ResourceExhausted (the model is larger than `max_bytes`; nothing was allocated); the peer's: NotFound, PermissionDenied, ...
-absl::StatusOr<PulledModel> PullModel(const TransferOptions& options, const std::string& job, int64_t version, int64_t max_bytes);
+absl::StatusOr<PulledModel> PullModel(const TransferOptions& options, const std::string& job, int64_t version,
+                                      int64_t max_bytes);
 
 // What a pull reads from. Stays readable until the call that uses it returns.
 class PullSource {
  public:
   virtual ~PullSource() = default;
-  virtual const v1::PullResponse& info() const = 0;                               // Complete.
+  virtual const v1::PullResponse& info() const = 0;                              // Complete.
   virtual absl::Status Read(int64_t offset, absl::Span<uint8_t> out) const = 0;  // Fills `out`.
 };
 
 // Answers one pull; the request was the link's first frame. Errors: InvalidArgument (offset), those of Read and of the link.
-absl::Status ServePull(Link* link, const v1::PullRequest& request, const PullSource& source, const ServeOptions& options);
+absl::Status ServePull(Link* link, const v1::PullRequest& request, const PullSource& source,
+                       const ServeOptions& options);
 
 // ---- Push: one part of a contribution (or the initial model) to the coordinator.
 
@@ -50,14 +52,15 @@ inline constexpr int64_t kPushSyncBytes = 16 << 20;  // and syncs the sink this 
 // Pushes `bytes` as the part that `request` describes (total_bytes and sha256 are set here). Blocks; after a broken link it goes on from
 // what the coordinator has durably. Any PushResult, a rejection too, is a success of this call.
 // Errors: Cancelled; Unavailable, DeadlineExceeded (attempts used up); DataLoss (answers that do not fit); the peer's.
-absl::StatusOr<v1::PushResult> PushPart(const TransferOptions& options, v1::PushRequest request, absl::Span<const uint8_t> bytes);
+absl::StatusOr<v1::PushResult> PushPart(const TransferOptions& options, v1::PushRequest request,
+                                        absl::Span<const uint8_t> bytes);
 
 // Where one pushed part goes. One thread; call order: Begin [(Append | Sync)* (Finish | Abandon)]; after a Begin that failed or gave a
 // result nothing follows.
 class PushSink {
  public:
   struct Start {
-    int64_t resume_offset = 0;              // Durable already.
+    int64_t resume_offset = 0;             // Durable already.
     std::optional<v1::PushResult> result;  // Set: this is the answer, no bytes are wanted.
   };
   virtual ~PushSink() = default;
@@ -77,7 +80,8 @@ class PushSink {
 
 // Answers one push; the request was the link's first frame. Errors: DataLoss (offsets, sizes or digests that do not fit), those of the
 // sink and of the link.
-absl::Status ServePush(Link* link, const PeerIdentity& peer, const v1::PushRequest& request, PushSink* sink, const ServeOptions& options);
+absl::Status ServePush(Link* link, const PeerIdentity& peer, const v1::PushRequest& request, PushSink* sink,
+                       const ServeOptions& options);
 
 }  // namespace causeway::dataplane
 

@@ -83,11 +83,14 @@ class MemorySink : public PushSink {
   absl::StatusOr<v1::PushResult> Finish() override {
     log.push_back("finish");
     v1::PushResult result;
-    result.set_outcome(Sha256Of(bytes) == request_.sha256() ? v1::PushResult::OUTCOME_COUNTED : v1::PushResult::OUTCOME_REJECTED);
+    result.set_outcome(Sha256Of(bytes) == request_.sha256() ? v1::PushResult::OUTCOME_COUNTED
+                                                            : v1::PushResult::OUTCOME_REJECTED);
     done = result;
     return result;
   }
-  void Abandon(const absl::Status& status) override { log.push_back("abandon " + absl::StatusCodeToString(status.code())); }
+  void Abandon(const absl::Status& status) override {
+    log.push_back("abandon " + absl::StatusCodeToString(status.code()));
+  }
 
   std::vector<uint8_t> bytes;
   std::vector<std::string> log;
@@ -195,7 +198,8 @@ TEST_F(ModelStreamTest, CorruptedModelIsFound) {
 }
 
 TEST_F(ModelStreamTest, OversizedModelIsRefusedBeforeItComes) {
-  EXPECT_THAT(PullModel(options_, "job", -1, kModelBytes - 1), StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("limit")));
+  EXPECT_THAT(PullModel(options_, "job", -1, kModelBytes - 1),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("limit")));
 }
 
 TEST_F(ModelStreamTest, DescriptionsThatDoNotFitAreRefused) {
@@ -236,7 +240,8 @@ TEST_F(ModelStreamTest, BadOffsetIsTheClientsFault) {
   v1::Frame request;
   request.mutable_pull_request()->set_offset(kModelBytes + 1);
   ASSERT_THAT((*link)->Write(request, {}, absl::InfiniteFuture()), IsOk());
-  EXPECT_THAT((*link)->Read(absl::InfiniteFuture()), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("outside")));
+  EXPECT_THAT((*link)->Read(absl::InfiniteFuture()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("outside")));
 }
 
 TEST_F(ModelStreamTest, CancelStopsAPull) {
@@ -275,12 +280,14 @@ TEST_F(ModelStreamTest, PushGoesOnFromWhatIsDurable) {
   EXPECT_TRUE(sink_.bytes == bytes_);
   EXPECT_EQ(dialer_->dials(), 3);
   EXPECT_EQ(sink_.bytes_appended, kModelBytes) << "nothing came twice";
-  EXPECT_THAT(sink_.log, ElementsAre("begin a1", "abandon UNAVAILABLE", "begin a1", "abandon UNAVAILABLE", "begin a1", "finish"));
+  EXPECT_THAT(sink_.log,
+              ElementsAre("begin a1", "abandon UNAVAILABLE", "begin a1", "abandon UNAVAILABLE", "begin a1", "finish"));
 }
 
 TEST_F(ModelStreamTest, LostResultIsAskedForAgain) {
   // Response, acknowledgements for all but the last MiB, result.
-  dialer_->AddFault(LinkFault{.direction = LinkDirection::kToDialer, .frame = 1 + (kModelBytes / kPushAckBytes - 1) + 1});
+  dialer_->AddFault(
+      LinkFault{.direction = LinkDirection::kToDialer, .frame = 1 + (kModelBytes / kPushAckBytes - 1) + 1});
   absl::StatusOr<v1::PushResult> result = Push();
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(dialer_->dials(), 2);

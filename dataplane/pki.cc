@@ -59,7 +59,9 @@ std::string LastError() {
   return text;
 }
 
-absl::Status Failed(absl::string_view doing) { return absl::InternalError(absl::StrCat("OpenSSL: cannot ", doing, ": ", LastError())); }
+absl::Status Failed(absl::string_view doing) {
+  return absl::InternalError(absl::StrCat("OpenSSL: cannot ", doing, ": ", LastError()));
+}
 
 Bio ReadBio(absl::string_view text) { return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
 
@@ -82,7 +84,8 @@ absl::StatusOr<Key> ParseKey(absl::string_view pem) {
 absl::StatusOr<Certificate> ParsePem(absl::string_view pem) {
   if (pem.size() > kMaxPemBytes) return absl::InvalidArgumentError("the certificate is too long");
   Certificate certificate(PEM_read_bio_X509(ReadBio(pem).get(), nullptr, NoPassPhrase, nullptr));
-  if (certificate == nullptr) return absl::InvalidArgumentError(absl::StrCat("not a certificate in PEM: ", LastError()));
+  if (certificate == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("not a certificate in PEM: ", LastError()));
   return certificate;
 }
 
@@ -103,7 +106,8 @@ absl::StatusOr<std::string> Pin(X509* certificate) {
 
 bool IsP256(const EVP_PKEY* key) {
   char group[64] = "";
-  return EVP_PKEY_get_group_name(key, group, sizeof(group), nullptr) == 1 && absl::string_view(group) == SN_X9_62_prime256v1;
+  return EVP_PKEY_get_group_name(key, group, sizeof(group), nullptr) == 1 &&
+         absl::string_view(group) == SN_X9_62_prime256v1;
 }
 
 absl::Status AddExtension(X509* certificate, X509V3_CTX* context, int nid, const std::string& value) {
@@ -115,17 +119,21 @@ absl::Status AddExtension(X509* certificate, X509V3_CTX* context, int nid, const
 }
 
 // A certificate without extensions and signature.
-absl::StatusOr<Certificate> StartCertificate(EVP_PKEY* public_key, absl::string_view common_name, const Validity& validity) {
-  if (validity.not_after <= validity.not_before) return absl::InvalidArgumentError("the certificate would end before it begins");
+absl::StatusOr<Certificate> StartCertificate(EVP_PKEY* public_key, absl::string_view common_name,
+                                             const Validity& validity) {
+  if (validity.not_after <= validity.not_before)
+    return absl::InvalidArgumentError("the certificate would end before it begins");
   Certificate certificate(X509_new());
   // 127 random bits: positive, unique, at most 20 bytes.
   std::string serial = RandomBytes(16);
   serial[0] &= 0x7f;
-  BigNumber number(BN_bin2bn(reinterpret_cast<const unsigned char*>(serial.data()), static_cast<int>(serial.size()), nullptr));
+  BigNumber number(
+      BN_bin2bn(reinterpret_cast<const unsigned char*>(serial.data()), static_cast<int>(serial.size()), nullptr));
   const std::string name(common_name);
   X509_NAME* subject = X509_get_subject_name(certificate.get());
   auto add_name = [&](const char* field, const std::string& value) {
-    return X509_NAME_add_entry_by_txt(subject, field, MBSTRING_UTF8, reinterpret_cast<const unsigned char*>(value.data()),
+    return X509_NAME_add_entry_by_txt(subject, field, MBSTRING_UTF8,
+                                      reinterpret_cast<const unsigned char*>(value.data()),
                                       static_cast<int>(value.size()), -1, 0) == 1;
   };
   if (X509_set_version(certificate.get(), X509_VERSION_3) != 1 ||
@@ -139,7 +147,8 @@ absl::StatusOr<Certificate> StartCertificate(EVP_PKEY* public_key, absl::string_
 }
 
 absl::Status Sign(X509* certificate, X509* issuer, EVP_PKEY* issuer_key) {
-  if (X509_set_issuer_name(certificate, X509_get_subject_name(issuer)) != 1 || X509_sign(certificate, issuer_key, EVP_sha256()) <= 0) {
+  if (X509_set_issuer_name(certificate, X509_get_subject_name(issuer)) != 1 ||
+      X509_sign(certificate, issuer_key, EVP_sha256()) <= 0) {
     return Failed("sign a certificate");
   }
   return absl::OkStatus();
@@ -165,10 +174,12 @@ absl::StatusOr<std::string> SubjectAlternativeNames(const LeafOptions& options) 
       continue;
     }
     // OpenSSL parses the whole list as text: a comma would smuggle in another name.
-    const bool plain = !host.empty() && host.size() <= 253 && std::all_of(host.begin(), host.end(), [](unsigned char c) {
-      return absl::ascii_isalnum(c) || c == '-' || c == '.' || c == '_';
-    });
-    if (!plain) return absl::InvalidArgumentError(absl::StrCat("\"", host, "\" is neither a host name nor an IP address"));
+    const bool plain =
+        !host.empty() && host.size() <= 253 && std::all_of(host.begin(), host.end(), [](unsigned char c) {
+          return absl::ascii_isalnum(c) || c == '-' || c == '.' || c == '_';
+        });
+    if (!plain)
+      return absl::InvalidArgumentError(absl::StrCat("\"", host, "\" is neither a host name nor an IP address"));
     names.push_back(absl::StrCat("DNS:", host));
   }
   return absl::StrJoin(names, ",");
@@ -189,7 +200,8 @@ absl::StatusOr<PeerIdentity> IdentityOf(X509* certificate) {
     const ASN1_IA5STRING* uri = name->d.uniformResourceIdentifier;
     uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)), ASN1_STRING_length(uri));
   }
-  if (uris.size() != 1) return absl::InvalidArgumentError(absl::StrCat("a certificate has one identity, this one ", uris.size()));
+  if (uris.size() != 1)
+    return absl::InvalidArgumentError(absl::StrCat("a certificate has one identity, this one ", uris.size()));
   ASSIGN_OR_RETURN(PeerIdentity identity, ParseIdentityUri(uris[0]));
   BigNumber serial(ASN1_INTEGER_to_BN(X509_get0_serialNumber(certificate), nullptr));
   char* hex = serial == nullptr ? nullptr : BN_bn2hex(serial.get());
@@ -207,7 +219,8 @@ absl::StatusOr<int> Poll(int fd, short events, absl::Time deadline) {
     const absl::Duration left = deadline - RealClock()->Now();
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("no answer in time");
     pollfd waiting = {.fd = fd, .events = events, .revents = 0};
-    const int ready = poll(&waiting, 1, static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(left) + 1, 1, 60'000)));
+    const int ready =
+        poll(&waiting, 1, static_cast<int>(std::clamp<int64_t>(absl::ToInt64Milliseconds(left) + 1, 1, 60'000)));
     if (ready > 0) return ready;
     if (ready < 0 && errno != EINTR) return absl::UnavailableError(std::generic_category().message(errno));
   }
@@ -225,7 +238,8 @@ absl::Status ConnectTo(const addrinfo& address, absl::Time deadline, int fd) {
 
 absl::StatusOr<std::vector<std::string>> Handshake(int fd, absl::Time deadline) {
   std::unique_ptr<SSL_CTX, Free<SSL_CTX_free>> context(SSL_CTX_new(TLS_client_method()));
-  if (context == nullptr || SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) != 1) return Failed("set up TLS");
+  if (context == nullptr || SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) != 1)
+    return Failed("set up TLS");
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
   std::unique_ptr<SSL, Free<SSL_free>> ssl(SSL_new(context.get()));
   static constexpr unsigned char kAlpn[] = {2, 'h', '2'};
@@ -256,13 +270,15 @@ absl::StatusOr<std::vector<std::string>> Handshake(int fd, absl::Time deadline) 
 absl::StatusOr<std::string> GenerateKeyPem() {
   Key key(EVP_EC_gen(SN_X9_62_prime256v1));
   Bio bio(BIO_new(BIO_s_mem()));
-  if (key == nullptr || PEM_write_bio_PKCS8PrivateKey(bio.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) != 1) {
+  if (key == nullptr ||
+      PEM_write_bio_PKCS8PrivateKey(bio.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) != 1) {
     return Failed("make a key");
   }
   return Content(bio.get());
 }
 
-absl::StatusOr<std::string> CreateCaCertificate(absl::string_view key_pem, absl::string_view common_name, const Validity& validity) {
+absl::StatusOr<std::string> CreateCaCertificate(absl::string_view key_pem, absl::string_view common_name,
+                                                const Validity& validity) {
   ASSIGN_OR_RETURN(Key key, ParseKey(key_pem));
   ASSIGN_OR_RETURN(Certificate certificate, StartCertificate(key.get(), common_name, validity));
   X509V3_CTX context;
@@ -278,8 +294,10 @@ absl::StatusOr<std::string> CreateCsr(absl::string_view key_pem) {
   ASSIGN_OR_RETURN(Key key, ParseKey(key_pem));
   Request request(X509_REQ_new());
   Bio bio(BIO_new(BIO_s_mem()));
-  if (X509_REQ_set_version(request.get(), X509_REQ_VERSION_1) != 1 || X509_REQ_set_pubkey(request.get(), key.get()) != 1 ||
-      X509_REQ_sign(request.get(), key.get(), EVP_sha256()) <= 0 || PEM_write_bio_X509_REQ(bio.get(), request.get()) != 1) {
+  if (X509_REQ_set_version(request.get(), X509_REQ_VERSION_1) != 1 ||
+      X509_REQ_set_pubkey(request.get(), key.get()) != 1 ||
+      X509_REQ_sign(request.get(), key.get(), EVP_sha256()) <= 0 ||
+      PEM_write_bio_X509_REQ(bio.get(), request.get()) != 1) {
     return Failed("make a certificate request");
   }
   return Content(bio.get());
@@ -289,9 +307,11 @@ absl::StatusOr<std::string> SignCsr(absl::string_view csr_pem, absl::string_view
                                     const LeafOptions& options) {
   if (csr_pem.size() > kMaxPemBytes) return absl::InvalidArgumentError("the certificate request is too long");
   Request request(PEM_read_bio_X509_REQ(ReadBio(csr_pem).get(), nullptr, NoPassPhrase, nullptr));
-  if (request == nullptr) return absl::InvalidArgumentError(absl::StrCat("not a certificate request in PEM: ", LastError()));
+  if (request == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("not a certificate request in PEM: ", LastError()));
   EVP_PKEY* public_key = X509_REQ_get0_pubkey(request.get());
-  if (public_key == nullptr || !IsP256(public_key)) return absl::InvalidArgumentError("the request's key is no EC key on P-256");
+  if (public_key == nullptr || !IsP256(public_key))
+    return absl::InvalidArgumentError("the request's key is no EC key on P-256");
   if (X509_REQ_verify(request.get(), public_key) != 1) {
     ERR_clear_error();
     return absl::InvalidArgumentError("the request is not signed by its key");
@@ -330,7 +350,8 @@ std::string IdentityUri(const PeerIdentity& identity) {
 absl::StatusOr<PeerIdentity> ParseIdentityUri(absl::string_view uri) {
   PeerIdentity identity;
   absl::string_view rest = uri;
-  if (!absl::ConsumePrefix(&rest, kScheme)) return absl::InvalidArgumentError("the certificate's identity does not begin with causeway://");
+  if (!absl::ConsumePrefix(&rest, kScheme))
+    return absl::InvalidArgumentError("the certificate's identity does not begin with causeway://");
   const std::vector<std::string> parts = absl::StrSplit(rest, '/');
   if (parts[0] == "coordinator" && parts.size() == 1) {
     identity.role = PeerIdentity::Role::kCoordinator;
@@ -351,7 +372,8 @@ absl::StatusOr<PeerIdentity> ParseIdentityUri(absl::string_view uri) {
     RETURN_IF_ERROR(ValidateName("worker", identity.name));
     return identity;
   }
-  return absl::InvalidArgumentError("the certificate's identity is none of coordinator, operator/NAME, worker/SITE/NAME");
+  return absl::InvalidArgumentError(
+      "the certificate's identity is none of coordinator, operator/NAME, worker/SITE/NAME");
 }
 
 absl::StatusOr<PeerIdentity> ParseCertificate(absl::string_view pem) {
@@ -396,7 +418,8 @@ absl::StatusOr<std::vector<std::string>> FetchServerChain(const std::string& hos
   return status;
 }
 
-absl::StatusOr<std::string> VerifyChainAgainstPin(const std::vector<std::string>& chain, absl::string_view pin, absl::Time wall_now) {
+absl::StatusOr<std::string> VerifyChainAgainstPin(const std::vector<std::string>& chain, absl::string_view pin,
+                                                  absl::Time wall_now) {
   absl::string_view digits = pin;
   if (!absl::ConsumePrefix(&digits, kPinPrefix) || !FromHex(digits).ok() || digits.size() != 2 * kSha256Bytes) {
     return absl::InvalidArgumentError("a pin is sha256: and 64 hexadecimal digits");
@@ -417,12 +440,13 @@ absl::StatusOr<std::string> VerifyChainAgainstPin(const std::vector<std::string>
     }
   }
   if (ca == nullptr) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("the server's CA is not the one of the pin ", wanted, "; the server presents ", absl::StrJoin(found, ", ")));
+    return absl::PermissionDeniedError(absl::StrCat("the server's CA is not the one of the pin ", wanted,
+                                                    "; the server presents ", absl::StrJoin(found, ", ")));
   }
   std::unique_ptr<X509_STORE, Free<X509_STORE_free>> store(X509_STORE_new());
   std::unique_ptr<X509_STORE_CTX, Free<X509_STORE_CTX_free>> check(X509_STORE_CTX_new());
-  if (X509_STORE_add_cert(store.get(), ca.get()) != 1 || X509_STORE_CTX_init(check.get(), store.get(), leaf.get(), nullptr) != 1) {
+  if (X509_STORE_add_cert(store.get(), ca.get()) != 1 ||
+      X509_STORE_CTX_init(check.get(), store.get(), leaf.get(), nullptr) != 1) {
     return Failed("check a certificate");
   }
   X509_VERIFY_PARAM* parameters = X509_STORE_CTX_get0_param(check.get());
@@ -431,8 +455,9 @@ absl::StatusOr<std::string> VerifyChainAgainstPin(const std::vector<std::string>
   X509_VERIFY_PARAM_set1_host(parameters, kCoordinatorDnsName, 0);
   if (X509_verify_cert(check.get()) != 1) {
     ERR_clear_error();
-    return absl::PermissionDeniedError(absl::StrCat("the server's certificate does not verify: ",
-                                                    X509_verify_cert_error_string(X509_STORE_CTX_get_error(check.get()))));
+    return absl::PermissionDeniedError(
+        absl::StrCat("the server's certificate does not verify: ",
+                     X509_verify_cert_error_string(X509_STORE_CTX_get_error(check.get()))));
   }
   absl::StatusOr<PeerIdentity> identity = IdentityOf(leaf.get());
   if (!identity.ok() || identity->role != PeerIdentity::Role::kCoordinator) {

@@ -28,7 +28,8 @@ struct Validity {
 absl::StatusOr<std::string> GenerateKeyPem();
 
 // A certificate of its own authority. Errors: InvalidArgument (the key, a validity that ends before it begins).
-absl::StatusOr<std::string> CreateCaCertificate(absl::string_view key_pem, absl::string_view common_name, const Validity& validity);
+absl::StatusOr<std::string> CreateCaCertificate(absl::string_view key_pem, absl::string_view common_name,
+                                                const Validity& validity);
 
 // A PKCS#10 request that proves possession of the key. Errors: InvalidArgument (the key).
 absl::StatusOr<std::string> CreateCsr(absl::string_view key_pem);
@@ -65,7 +66,8 @@ absl::StatusOr<std::vector<std::string>> FetchServerChain(const std::string& hos
 
 // Returns the CA certificate (PEM) of a chain from outside if it has this pin, has signed the leaf, both are valid at `wall_now`, and the
 // leaf names the coordinator. Errors: InvalidArgument (the pin's form), PermissionDenied (all else; the message says what does not fit).
-absl::StatusOr<std::string> VerifyChainAgainstPin(const std::vector<std::string>& chain, absl::string_view pin, absl::Time wall_now);
+absl::StatusOr<std::string> VerifyChainAgainstPin(const std::vector<std::string>& chain, absl::string_view pin,
+                                                  absl::Time wall_now);
 
 }  // namespace causeway::dataplane
 

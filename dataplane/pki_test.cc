@@ -73,9 +73,10 @@ TEST_F(PkiTest, UrisAreStrict) {
   EXPECT_EQ(worker->role, PeerIdentity::Role::kWorker);
   EXPECT_EQ(worker->site, "lab");
   EXPECT_EQ(worker->name, "a1");
-  for (absl::string_view bad : {"", "causeway://", "causeway://worker/lab", "causeway://worker/lab/a1/x", "causeway://worker/Lab/a1",
-                                "causeway://operator/", "causeway://operator/a/b", "causeway://coordinator/x", "https://coordinator",
-                                "causeway://root/x", "causeway://operator/..", "causeway://worker//a1"}) {
+  for (absl::string_view bad :
+       {"", "causeway://", "causeway://worker/lab", "causeway://worker/lab/a1/x", "causeway://worker/Lab/a1",
+        "causeway://operator/", "causeway://operator/a/b", "causeway://coordinator/x", "https://coordinator",
+        "causeway://root/x", "causeway://operator/..", "causeway://worker//a1"}) {
     EXPECT_THAT(ParseIdentityUri(bad), StatusIs(kInvalid)) << bad;
   }
 }
@@ -96,11 +97,13 @@ TEST_F(PkiTest, BadRequestsAreNotSigned) {
   EXPECT_THAT(SignCsr("nonsense", ca_.pem, ca_.key, options), StatusIs(kInvalid));
   EXPECT_THAT(SignCsr(std::string(1 << 20, 'a'), ca_.pem, ca_.key, options), StatusIs(kInvalid));
   EXPECT_THAT(SignCsr(csr_, ca_.pem, key_, options), StatusIs(kInvalid, HasSubstr("the CA")));
-  EXPECT_THAT(SignCsr(csr_, ca_.pem, ca_.key, {.identity = Worker(), .validity = {Day(2), Day(1)}}), StatusIs(kInvalid));
+  EXPECT_THAT(SignCsr(csr_, ca_.pem, ca_.key, {.identity = Worker(), .validity = {Day(2), Day(1)}}),
+              StatusIs(kInvalid));
 
   // Somebody else's public key, signed with the own one.
   auto load = [](const std::string& pem) {
-    std::unique_ptr<BIO, decltype(&BIO_free_all)> bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free_all);
+    std::unique_ptr<BIO, decltype(&BIO_free_all)> bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())),
+                                                      BIO_free_all);
     return PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr);
   };
   EVP_PKEY* own = load(key_);
@@ -112,7 +115,8 @@ TEST_F(PkiTest, BadRequestsAreNotSigned) {
   PEM_write_bio_X509_REQ(bio.get(), request);
   char* data = nullptr;
   const long size = BIO_get_mem_data(bio.get(), &data);
-  EXPECT_THAT(SignCsr(std::string(data, size), ca_.pem, ca_.key, options), StatusIs(kInvalid, HasSubstr("not signed by its key")));
+  EXPECT_THAT(SignCsr(std::string(data, size), ca_.pem, ca_.key, options),
+              StatusIs(kInvalid, HasSubstr("not signed by its key")));
   X509_REQ_free(request);
   EVP_PKEY_free(own);
 
@@ -139,7 +143,8 @@ TEST_F(PkiTest, CertificatesWithoutIdentityAreRefused) {
 TEST_F(PkiTest, PinIsTheDigestOfTheDerForm) {
   absl::StatusOr<std::string> pin = CaPin(ca_.pem);
   ASSERT_THAT(pin, IsOk());
-  std::unique_ptr<BIO, decltype(&BIO_free_all)> bio(BIO_new_mem_buf(ca_.pem.data(), static_cast<int>(ca_.pem.size())), BIO_free_all);
+  std::unique_ptr<BIO, decltype(&BIO_free_all)> bio(BIO_new_mem_buf(ca_.pem.data(), static_cast<int>(ca_.pem.size())),
+                                                    BIO_free_all);
   char* name = nullptr;
   char* header = nullptr;
   unsigned char* der = nullptr;
@@ -165,7 +170,8 @@ TEST_F(PkiTest, ChainIsCheckedAgainstThePin) {
   EXPECT_THAT(VerifyChainAgainstPin({leaf}, pin, Day(5)), StatusIs(kDenied));
   EXPECT_THAT(VerifyChainAgainstPin({}, pin, Day(5)), StatusIs(kDenied));
   // The right CA, shown by somebody whom it has not signed.
-  const std::string impostor = *SignCsr(csr_, foreign.pem, foreign.key, {.identity = Coordinator(), .validity = {Day(1), Day(10)}});
+  const std::string impostor =
+      *SignCsr(csr_, foreign.pem, foreign.key, {.identity = Coordinator(), .validity = {Day(1), Day(10)}});
   EXPECT_THAT(VerifyChainAgainstPin({impostor, ca_.pem}, pin, Day(5)), StatusIs(kDenied, HasSubstr("does not verify")));
   // Signed, but a worker.
   EXPECT_THAT(VerifyChainAgainstPin({*Sign(Worker()), ca_.pem}, pin, Day(5)), StatusIs(kDenied));
@@ -174,7 +180,8 @@ TEST_F(PkiTest, ChainIsCheckedAgainstThePin) {
 }
 
 TEST_F(PkiTest, NobodyThereIsUnavailable) {
-  EXPECT_THAT(FetchServerChain("127.0.0.1", 1, RealClock()->Now() + absl::Seconds(5)), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(FetchServerChain("127.0.0.1", 1, RealClock()->Now() + absl::Seconds(5)),
+              StatusIs(absl::StatusCode::kUnavailable));
 }
 
 }  // namespace

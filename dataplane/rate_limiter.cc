@@ -19,9 +19,11 @@ RateLimiter::RateLimiter(const Options& options)
 
 absl::Status RateLimiter::Acquire(int64_t size_bytes, int priority, absl::Time deadline) {
   if (size_bytes < 0 || size_bytes > options_.burst_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(size_bytes, " bytes at once; the limit's burst is ", options_.burst_bytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat(size_bytes, " bytes at once; the limit's burst is ", options_.burst_bytes));
   }
   MutexLock lock(&mu_);
+  RefillLocked(options_.clock->Now());
   const auto place = queue_.emplace(priority, arrivals_++).first;
   absl::Status status;
   while (true) {
@@ -43,7 +45,8 @@ absl::Status RateLimiter::Acquire(int64_t size_bytes, int priority, absl::Time d
     }
     absl::Time wake = deadline;
     // A microsecond more than computed, so that rounding does not wake us just too early.
-    if (first) wake = std::min(wake, now + absl::Seconds(missing_bytes / options_.rate_bytes_per_s) + absl::Microseconds(1));
+    if (first)
+      wake = std::min(wake, now + absl::Seconds(missing_bytes / options_.rate_bytes_per_s) + absl::Microseconds(1));
     options_.clock->AwaitUntil(&mu_, &changed_, wake);
   }
   queue_.erase(place);
@@ -58,8 +61,10 @@ void RateLimiter::Stop() {
 }
 
 void RateLimiter::RefillLocked(absl::Time now) {
-  available_bytes_ = std::min(static_cast<double>(options_.burst_bytes),
-                              available_bytes_ + absl::ToDoubleSeconds(now - refilled_) * options_.rate_bytes_per_s);
+  const double refilled = available_bytes_ + absl::ToDoubleSeconds(now - refilled_) * options_.rate_bytes_per_s;
+  // Idleness fills one burst at most. But what a waiter oversleeps on a busy machine is not lost, or the rate would not be reached.
+  const double most = std::max(static_cast<double>(options_.burst_bytes), available_bytes_);
+  available_bytes_ = queue_.empty() ? std::min(refilled, most) : refilled;
   refilled_ = now;
 }
 

@@ -42,7 +42,8 @@ TEST_F(RateLimiterTest, BurstPassesThenTheRateHolds) {
   EXPECT_THAT(limiter->Acquire(100, 0, clock_.Now()), IsOk()) << "a vain wait takes nothing";
   clock_.Advance(absl::Hours(1));
   EXPECT_THAT(limiter->Acquire(500, 0, clock_.Now()), IsOk());
-  EXPECT_THAT(limiter->Acquire(1, 0, clock_.Now()), StatusIs(absl::StatusCode::kDeadlineExceeded)) << "idleness saves up one burst only";
+  EXPECT_THAT(limiter->Acquire(1, 0, clock_.Now()), StatusIs(absl::StatusCode::kDeadlineExceeded))
+      << "idleness saves up one burst only";
   EXPECT_THAT(limiter->Acquire(501, 0, clock_.Now()), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(limiter->Acquire(-1, 0, clock_.Now()), StatusIs(absl::StatusCode::kInvalidArgument));
 }
@@ -57,6 +58,18 @@ TEST_F(RateLimiterTest, WaiterWakesWhenItMayPass) {
   clock_.Advance(absl::Milliseconds(251));
   waiter.join();
   EXPECT_THAT(status, IsOk());
+}
+
+TEST_F(RateLimiterTest, WhatAWaiterOversleepsIsNotLost) {
+  auto limiter = Make(1000, 500);
+  ASSERT_THAT(limiter->Acquire(500, 0, clock_.Now()), IsOk());
+  std::thread waiter([&] { EXPECT_THAT(limiter->Acquire(100, 0, In(absl::Hours(1))), IsOk()); });
+  ASSERT_TRUE(clock_.AwaitWaiters(1));
+  clock_.Advance(absl::Seconds(1));
+  waiter.join();
+  EXPECT_THAT(limiter->Acquire(500, 0, clock_.Now()), IsOk());
+  EXPECT_THAT(limiter->Acquire(400, 0, clock_.Now()), IsOk());
+  EXPECT_THAT(limiter->Acquire(1, 0, clock_.Now()), StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
 TEST_F(RateLimiterTest, PriorityThenArrivalDecides) {
@@ -89,7 +102,8 @@ TEST_F(RateLimiterTest, StopWakesEverybody) {
   ASSERT_THAT(limiter->Acquire(10, 0, clock_.Now()), IsOk());
   std::vector<std::thread> waiters;
   for (int i = 0; i < 2; ++i) {
-    waiters.emplace_back([&] { EXPECT_THAT(limiter->Acquire(10, 0, In(absl::Hours(1))), StatusIs(absl::StatusCode::kCancelled)); });
+    waiters.emplace_back(
+        [&] { EXPECT_THAT(limiter->Acquire(10, 0, In(absl::Hours(1))), StatusIs(absl::StatusCode::kCancelled)); });
   }
   ASSERT_TRUE(clock_.AwaitWaiters(2));
   limiter->Stop();

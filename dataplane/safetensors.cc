@@ -45,7 +45,9 @@ std::string EncodeHeader(const Layout& layout, const SafetensorsMetadata& metada
   int64_t offset = 0;
   for (int i : FileOrder(layout)) {
     const TensorSpec& t = layout.tensors()[i];
-    header[t.name] = {{"dtype", std::string(TypeName(t.dtype))}, {"shape", t.shape}, {"data_offsets", {offset, offset + t.size_bytes()}}};
+    header[t.name] = {{"dtype", std::string(TypeName(t.dtype))},
+                      {"shape", t.shape},
+                      {"data_offsets", {offset, offset + t.size_bytes()}}};
     offset += t.size_bytes();
   }
   // Metadata may hold anything: what is not UTF-8 is replaced.
@@ -56,7 +58,9 @@ std::string EncodeHeader(const Layout& layout, const SafetensorsMetadata& metada
   return encoded + json;
 }
 
-absl::Status Bad(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("not a usable safetensors file: ", what)); }
+absl::Status Bad(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("not a usable safetensors file: ", what));
+}
 
 // Refuses deep nesting, which a recursive parser would pay for with its stack, and repeated keys, of which a parser silently takes one.
 std::optional<Json> ParseHeader(const std::string& text) {
@@ -89,7 +93,8 @@ std::optional<int64_t> AsSize(const Json& value) {
 // Offsets in the result still count from the start of the data.
 absl::StatusOr<SafetensorsTensor> ParseTensor(const std::string& name, const Json& value, int64_t data_bytes) {
   auto bad = [&](absl::string_view what) { return Bad(absl::StrCat("tensor \"", name, "\": ", what)); };
-  if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets")) {
+  if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") ||
+      !value.contains("data_offsets")) {
     return bad("it needs dtype, shape and data_offsets");
   }
   SafetensorsTensor tensor;
@@ -111,7 +116,8 @@ absl::StatusOr<SafetensorsTensor> ParseTensor(const std::string& name, const Jso
   if (!offsets.is_array() || offsets.size() != 2) return bad("data_offsets needs two numbers");
   std::optional<int64_t> begin = AsSize(offsets[0]);
   std::optional<int64_t> end = AsSize(offsets[1]);
-  if (!begin.has_value() || !end.has_value() || *begin > *end || *end > data_bytes) return bad("its bytes are outside of the file");
+  if (!begin.has_value() || !end.has_value() || *begin > *end || *end > data_bytes)
+    return bad("its bytes are outside of the file");
   if (*end - *begin != bytes) return bad("its bytes do not fit its shape");
   tensor.begin = *begin;
   tensor.end = *end;
@@ -124,13 +130,14 @@ int64_t SafetensorsFileSize(const Layout& layout, const SafetensorsMetadata& met
   return static_cast<int64_t>(EncodeHeader(layout, metadata).size()) + layout.total_bytes();
 }
 
-absl::Status WriteSafetensors(const Layout& layout, absl::Span<const uint8_t> packed, const SafetensorsMetadata& metadata,
-                              WritableFile* file) {
+absl::Status WriteSafetensors(const Layout& layout, absl::Span<const uint8_t> packed,
+                              const SafetensorsMetadata& metadata, WritableFile* file) {
   if (static_cast<int64_t>(packed.size()) != layout.total_bytes()) {
     return absl::InvalidArgumentError(absl::StrCat(packed.size(), " bytes of a model of ", layout.total_bytes()));
   }
   for (const TensorSpec& t : layout.tensors()) {
-    if (t.name == kMetadataKey) return absl::InvalidArgumentError(absl::StrCat("no tensor can be called ", kMetadataKey));
+    if (t.name == kMetadataKey)
+      return absl::InvalidArgumentError(absl::StrCat("no tensor can be called ", kMetadataKey));
   }
   RETURN_IF_ERROR(file->Append(AsBytes(EncodeHeader(layout, metadata))));
   for (int i : FileOrder(layout)) {
@@ -185,23 +192,26 @@ absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const RandomAccessFile& 
 
 absl::Status ReadSafetensorsInto(const RandomAccessFile& file, const Layout& layout, absl::Span<uint8_t> packed) {
   if (static_cast<int64_t>(packed.size()) != layout.total_bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat("room for ", packed.size(), " bytes of a model of ", layout.total_bytes()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("room for ", packed.size(), " bytes of a model of ", layout.total_bytes()));
   }
   ASSIGN_OR_RETURN(SafetensorsHeader header, ReadSafetensorsHeader(file));
   std::map<absl::string_view, const SafetensorsTensor*> by_name;
   for (const SafetensorsTensor& tensor : header.tensors) by_name[tensor.name] = &tensor;
   for (const TensorSpec& wanted : layout.tensors()) {
     auto found = by_name.find(wanted.name);
-    if (found == by_name.end()) return absl::InvalidArgumentError(absl::StrCat("the file has no tensor \"", wanted.name, "\""));
+    if (found == by_name.end())
+      return absl::InvalidArgumentError(absl::StrCat("the file has no tensor \"", wanted.name, "\""));
     const SafetensorsTensor& tensor = *found->second;
     if (tensor.dtype != wanted.dtype || tensor.shape != wanted.shape) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor \"", wanted.name, "\" is ", TypeName(tensor.dtype), " [",
-                                                     absl::StrJoin(tensor.shape, ", "), "] in the file, the model needs ",
-                                                     TypeName(wanted.dtype), " [", absl::StrJoin(wanted.shape, ", "), "]"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor \"", wanted.name, "\" is ", TypeName(tensor.dtype), " [", absl::StrJoin(tensor.shape, ", "),
+          "] in the file, the model needs ", TypeName(wanted.dtype), " [", absl::StrJoin(wanted.shape, ", "), "]"));
     }
   }
   if (header.tensors.size() != layout.tensors().size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the file has ", header.tensors.size(), " tensors, the model ", layout.tensors().size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the file has ", header.tensors.size(), " tensors, the model ", layout.tensors().size()));
   }
   for (size_t i = 0; i < layout.tensors().size(); ++i) {
     const TensorSpec& wanted = layout.tensors()[i];

@@ -27,8 +27,8 @@ int64_t SafetensorsFileSize(const Layout& layout, const SafetensorsMetadata& met
 // Appends a whole file to `file`; does not sync or close it. `packed` holds the tensors in layout order (layout.total_bytes()) and is
 // written from where it is, without a second copy. In the file the wider types come first, since readers want aligned tensors.
 // Errors: InvalidArgument (size of `packed`; a tensor called "__metadata__"), those of Append.
-absl::Status WriteSafetensors(const Layout& layout, absl::Span<const uint8_t> packed, const SafetensorsMetadata& metadata,
-                              WritableFile* file);
+absl::Status WriteSafetensors(const Layout& layout, absl::Span<const uint8_t> packed,
+                              const SafetensorsMetadata& metadata, WritableFile* file);
 
 struct SafetensorsTensor {
   std::string name;

@@ -28,10 +28,11 @@ constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 class SafetensorsTest : public ::testing::Test {
  protected:
   SafetensorsTest() {
-    layout_ = *Layout::Create({{.name = "w", .shape = {2, 3}},
-                               {.name = "n", .dtype = DataType::kInt64, .shape = {}, .kind = TensorKind::kIntegerBuffer},
-                               {.name = "none", .shape = {0}},
-                               {.name = "b", .shape = {1}, .layer = 2}});
+    layout_ =
+        *Layout::Create({{.name = "w", .shape = {2, 3}},
+                         {.name = "n", .dtype = DataType::kInt64, .shape = {}, .kind = TensorKind::kIntegerBuffer},
+                         {.name = "none", .shape = {0}},
+                         {.name = "b", .shape = {1}, .layer = 2}});
     packed_.resize(layout_.total_bytes());
     for (size_t i = 0; i < packed_.size(); ++i) packed_[i] = static_cast<uint8_t>(i);
   }
@@ -98,7 +99,8 @@ TEST_F(SafetensorsTest, WriteChecksItsInput) {
   packed_.pop_back();
   EXPECT_THAT(WriteSafetensors(layout_, packed_, {}, file.get()), StatusIs(kInvalid));
   Layout reserved = *Layout::Create({{.name = "__metadata__", .shape = {1}}});
-  EXPECT_THAT(WriteSafetensors(reserved, std::vector<uint8_t>(4), {}, file.get()), StatusIs(kInvalid, HasSubstr("__metadata__")));
+  EXPECT_THAT(WriteSafetensors(reserved, std::vector<uint8_t>(4), {}, file.get()),
+              StatusIs(kInvalid, HasSubstr("__metadata__")));
 }
 
 TEST_F(SafetensorsTest, FileThatDoesNotFitTheLayoutIsRefused) {
@@ -126,21 +128,26 @@ TEST_F(SafetensorsTest, FileThatDoesNotFitTheLayoutIsRefused) {
 
 TEST_F(SafetensorsTest, HostileHeadersAreRefused) {
   auto tensor = [](const char* name, const char* shape, const char* begin, const char* end, const char* dtype = "F32") {
-    return absl::Substitute(R"("$0":{"dtype":"$4","shape":[$1],"data_offsets":[$2,$3]})", name, shape, begin, end, dtype);
+    return absl::Substitute(R"("$0":{"dtype":"$4","shape":[$1],"data_offsets":[$2,$3]})", name, shape, begin, end,
+                            dtype);
   };
   const std::string a = tensor("a", "1", "0", "4");
   ASSERT_THAT(ReadHeader("{" + a + "}", 4), IsOk());
   EXPECT_THAT(ReadHeader("{" + a + "}", 5), StatusIs(kInvalid, HasSubstr("belong to no tensor")));
   EXPECT_THAT(ReadHeader("{" + a + "}", 3), StatusIs(kInvalid, HasSubstr("outside")));
-  EXPECT_THAT(ReadHeader("{" + a + "," + tensor("b", "1", "8", "12") + "}", 12), StatusIs(kInvalid, HasSubstr("hole or an overlap")));
-  EXPECT_THAT(ReadHeader("{" + a + "," + tensor("b", "1", "0", "4") + "}", 4), StatusIs(kInvalid, HasSubstr("hole or an overlap")));
+  EXPECT_THAT(ReadHeader("{" + a + "," + tensor("b", "1", "8", "12") + "}", 12),
+              StatusIs(kInvalid, HasSubstr("hole or an overlap")));
+  EXPECT_THAT(ReadHeader("{" + a + "," + tensor("b", "1", "0", "4") + "}", 4),
+              StatusIs(kInvalid, HasSubstr("hole or an overlap")));
   EXPECT_THAT(ReadHeader("{" + a + "," + tensor("a", "1", "4", "8") + "}", 8), StatusIs(kInvalid)) << "a name twice";
   EXPECT_THAT(ReadHeader("{" + tensor("a", "2", "0", "4") + "}", 4), StatusIs(kInvalid, HasSubstr("do not fit")));
   EXPECT_THAT(ReadHeader("{" + tensor("a", "1", "4", "0") + "}", 4), StatusIs(kInvalid, HasSubstr("outside")));
   EXPECT_THAT(ReadHeader("{" + tensor("a", "-1", "0", "4") + "}", 4), StatusIs(kInvalid, HasSubstr("no size")));
   EXPECT_THAT(ReadHeader("{" + tensor("a", "1.0", "0", "4") + "}", 4), StatusIs(kInvalid, HasSubstr("no size")));
-  EXPECT_THAT(ReadHeader("{" + tensor("a", "4611686018427387904, 8", "0", "4") + "}", 4), StatusIs(kInvalid, HasSubstr("too large")));
-  EXPECT_THAT(ReadHeader("{" + tensor("a", "1", "0", "4", "F8_E4M3") + "}", 4), StatusIs(kInvalid, HasSubstr("neither F32 nor I64")));
+  EXPECT_THAT(ReadHeader("{" + tensor("a", "4611686018427387904, 8", "0", "4") + "}", 4),
+              StatusIs(kInvalid, HasSubstr("too large")));
+  EXPECT_THAT(ReadHeader("{" + tensor("a", "1", "0", "4", "F8_E4M3") + "}", 4),
+              StatusIs(kInvalid, HasSubstr("neither F32 nor I64")));
   EXPECT_THAT(ReadHeader("{" + tensor("a", "1", "0", "99999999999999999999") + "}", 4), StatusIs(kInvalid));
   EXPECT_THAT(ReadHeader(R"({"a":7})", 4), StatusIs(kInvalid));
   EXPECT_THAT(ReadHeader(R"({"__metadata__":{"k":1}})", 0), StatusIs(kInvalid, HasSubstr("metadata")));

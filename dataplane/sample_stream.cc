@@ -13,7 +13,8 @@ namespace {
 constexpr size_t kItemsPerRequest = 1024;
 
 absl::Status CheckItem(absl::string_view sha256, int64_t offset) {
-  if (sha256.size() != kSha256Bytes) return absl::InvalidArgumentError(absl::StrCat("a chunk's name has 32 bytes, not ", sha256.size()));
+  if (sha256.size() != kSha256Bytes)
+    return absl::InvalidArgumentError(absl::StrCat("a chunk's name has 32 bytes, not ", sha256.size()));
   if (offset < 0) return absl::InvalidArgumentError(absl::StrCat("offset ", offset, " is negative"));
   return absl::OkStatus();
 }
@@ -21,8 +22,8 @@ absl::Status CheckItem(absl::string_view sha256, int64_t offset) {
 // One request's items over as many links as it takes.
 class Fetch {
  public:
-  Fetch(const TransferOptions& options, const std::string& job, absl::Span<const FetchItem> items, int64_t max_chunk_bytes,
-        const std::function<absl::Status(const ChunkPiece&)>& on_piece)
+  Fetch(const TransferOptions& options, const std::string& job, absl::Span<const FetchItem> items,
+        int64_t max_chunk_bytes, const std::function<absl::Status(const ChunkPiece&)>& on_piece)
       : options_(options), job_(job), items_(items), max_chunk_bytes_(max_chunk_bytes), on_piece_(on_piece) {
     StartItem();
   }
@@ -33,7 +34,8 @@ class Fetch {
     while (!items_.empty()) {
       ASSIGN_OR_RETURN(v1::Frame frame, internal::ReadFrame(link, Deadline()));
       RETURN_IF_ERROR(CheckPiece(frame));
-      ChunkPiece piece{.sha256 = items_[0].sha256, .offset = offset_, .total_bytes = total_, .bytes = AsBytes(frame.payload())};
+      ChunkPiece piece{
+          .sha256 = items_[0].sha256, .offset = offset_, .total_bytes = total_, .bytes = AsBytes(frame.payload())};
       callback_status_ = on_piece_(piece);
       // Whatever its code: what the caller cannot take is not worth another attempt.
       if (!callback_status_.ok()) return absl::AbortedError("the receiver gave up");
@@ -79,9 +81,11 @@ class Fetch {
     }
     if (total_ < 0) {
       const int64_t total = frame.data().total_bytes();
-      if (total < offset_) return absl::DataLossError(absl::StrCat("a chunk of ", total, " bytes cannot go on at ", offset_));
+      if (total < offset_)
+        return absl::DataLossError(absl::StrCat("a chunk of ", total, " bytes cannot go on at ", offset_));
       if (total > max_chunk_bytes_) {
-        return absl::ResourceExhaustedError(absl::StrCat("a chunk has ", total, " bytes, the limit is ", max_chunk_bytes_));
+        return absl::ResourceExhaustedError(
+            absl::StrCat("a chunk has ", total, " bytes, the limit is ", max_chunk_bytes_));
       }
       total_ = total;
     }
@@ -107,8 +111,8 @@ absl::Status FetchChunks(const TransferOptions& options, const std::string& job,
   while (!rest.empty()) {
     absl::Span<const FetchItem> batch = rest.subspan(0, kItemsPerRequest);
     Fetch fetch(options, job, batch, max_chunk_bytes, on_piece);
-    absl::Status status = internal::RunAttempts(options, LinkKind::kFetch,
-                                                [&](Link* link, bool* progress) { return fetch.Attempt(link, progress); });
+    absl::Status status = internal::RunAttempts(
+        options, LinkKind::kFetch, [&](Link* link, bool* progress) { return fetch.Attempt(link, progress); });
     RETURN_IF_ERROR(fetch.callback_status());
     RETURN_IF_ERROR(status);
     rest.remove_prefix(batch.size());
@@ -116,14 +120,16 @@ absl::Status FetchChunks(const TransferOptions& options, const std::string& job,
   return absl::OkStatus();
 }
 
-absl::Status ServeFetch(Link* link, const v1::FetchRequest& request, const ChunkSource& source, const ServeOptions& options) {
+absl::Status ServeFetch(Link* link, const v1::FetchRequest& request, const ChunkSource& source,
+                        const ServeOptions& options) {
   std::vector<uint8_t> buffer(kFrameBytes);
   for (const v1::FetchRequest::Item& item : request.items()) {
     RETURN_IF_ERROR(CheckItem(item.sha256(), item.offset()));
     ASSIGN_OR_RETURN(const int64_t total, source.Size(item.sha256()));
     int64_t offset = item.offset();
     if (offset > total) {
-      return absl::InvalidArgumentError(absl::StrCat("offset ", offset, " is outside of the chunk's ", total, " bytes"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("offset ", offset, " is outside of the chunk's ", total, " bytes"));
     }
     do {
       absl::Span<uint8_t> piece = absl::MakeSpan(buffer).subspan(0, std::min(kFrameBytes, total - offset));

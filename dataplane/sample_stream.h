@@ -22,10 +22,10 @@ struct FetchItem {
 
 // A piece of a chunk, digest of the frame checked, as it arrives. Views are valid during the callback.
 struct ChunkPiece {
-  absl::string_view sha256;          // 32 raw bytes
-  int64_t offset = 0;                // In the chunk.
-  int64_t total_bytes = 0;           // Of the chunk.
-  absl::Span<const uint8_t> bytes;   // The chunk is complete when offset + bytes.size() == total_bytes.
+  absl::string_view sha256;         // 32 raw bytes
+  int64_t offset = 0;               // In the chunk.
+  int64_t total_bytes = 0;          // Of the chunk.
+  absl::Span<const uint8_t> bytes;  // The chunk is complete when offset + bytes.size() == total_bytes.
 };
 
 // Fetches `items` in order. Every item gives at least one piece (an empty one when nothing is left); its pieces are contiguous from its
@@ -41,12 +41,14 @@ class ChunkSource {
  public:
   virtual ~ChunkSource() = default;
   virtual absl::StatusOr<int64_t> Size(absl::string_view sha256) const = 0;  // Bytes. Errors: NotFound.
-  virtual absl::Status Read(absl::string_view sha256, int64_t offset, absl::Span<uint8_t> out) const = 0;  // Fills `out`.
+  virtual absl::Status Read(absl::string_view sha256, int64_t offset,
+                            absl::Span<uint8_t> out) const = 0;  // Fills `out`.
 };
 
 // Answers one fetch; the request was the link's first frame. Errors: InvalidArgument (a bad name or offset), those of the source and of
 // the link.
-absl::Status ServeFetch(Link* link, const v1::FetchRequest& request, const ChunkSource& source, const ServeOptions& options);
+absl::Status ServeFetch(Link* link, const v1::FetchRequest& request, const ChunkSource& source,
+                        const ServeOptions& options);
 
 }  // namespace causeway::dataplane
 

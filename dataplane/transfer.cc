@@ -47,7 +47,8 @@ namespace {
 
 absl::Status RunAttempt(const TransferOptions& options, LinkKind kind,
                         const std::function<absl::Status(Link* link, bool* progress)>& attempt, bool* progress) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Link> link, options.dialer->Dial(kind, options.clock->Now() + options.progress_timeout));
+  ASSIGN_OR_RETURN(std::unique_ptr<Link> link,
+                   options.dialer->Dial(kind, options.clock->Now() + options.progress_timeout));
   Cancellation::LinkScope scope(options.cancellation, link.get());
   absl::Status status = attempt(link.get(), progress);
   if (!status.ok()) link->Cancel(status.message());
@@ -115,7 +116,8 @@ absl::Status CheckDataFrame(const v1::Frame& frame, int64_t offset, int64_t tota
     return absl::DataLossError(absl::StrCat("data of offset ", data.offset(), " where ", offset, " was due"));
   }
   if (data.total_bytes() != total_bytes) {
-    return absl::DataLossError(absl::StrCat("data of ", data.total_bytes(), " bytes in total where ", total_bytes, " were due"));
+    return absl::DataLossError(
+        absl::StrCat("data of ", data.total_bytes(), " bytes in total where ", total_bytes, " were due"));
   }
   if (size > total_bytes - offset) {
     return absl::DataLossError(absl::StrCat(size, " bytes of data at ", offset, " of ", total_bytes, " are too many"));

@@ -52,9 +52,9 @@ class Cancellation {
 
 // How the dialing side of a transfer behaves.
 struct TransferOptions {
-  LinkDialer* dialer = nullptr;  // Not owned.
-  Clock* clock = nullptr;        // Not owned.
-  Cancellation* cancellation = nullptr;  // Not owned; null: cannot be cancelled.
+  LinkDialer* dialer = nullptr;                         // Not owned.
+  Clock* clock = nullptr;                               // Not owned.
+  Cancellation* cancellation = nullptr;                 // Not owned; null: cannot be cancelled.
   absl::Duration progress_timeout = absl::Seconds(30);  // For one frame, either way.
   int max_attempts = 8;  // In a row without a byte of progress; after a break the transfer goes on where it stopped.
   Backoff::Options backoff;

@@ -19,7 +19,9 @@ using ::testing::HasSubstr;
 
 class SilentHandler : public LinkHandler {
  public:
-  absl::Status Serve(LinkKind, const PeerIdentity&, Link* link) override { return link->Read(absl::InfiniteFuture()).status(); }
+  absl::Status Serve(LinkKind, const PeerIdentity&, Link* link) override {
+    return link->Read(absl::InfiniteFuture()).status();
+  }
 };
 
 class TransferTest : public ::testing::Test {
@@ -38,8 +40,9 @@ class TransferTest : public ::testing::Test {
 
 TEST_F(TransferTest, RetryableErrorsAreTriedAgain) {
   int calls = 0;
-  EXPECT_THAT(internal::RunAttempts(options_, LinkKind::kPull,
-                                    [&](Link*, bool*) { return ++calls < 3 ? absl::UnavailableError("gone") : absl::OkStatus(); }),
+  EXPECT_THAT(internal::RunAttempts(
+                  options_, LinkKind::kPull,
+                  [&](Link*, bool*) { return ++calls < 3 ? absl::UnavailableError("gone") : absl::OkStatus(); }),
               IsOk());
   EXPECT_EQ(calls, 3);
   EXPECT_EQ(dialer_.dials(), 3);
@@ -98,7 +101,8 @@ TEST_F(TransferTest, CancelEndsTheWaitBetweenAttempts) {
   options_.backoff.initial = absl::Hours(1);
   absl::Status status;
   std::thread transfer([&] {
-    status = internal::RunAttempts(options_, LinkKind::kPull, [](Link*, bool*) { return absl::UnavailableError("gone"); });
+    status =
+        internal::RunAttempts(options_, LinkKind::kPull, [](Link*, bool*) { return absl::UnavailableError("gone"); });
   });
   ASSERT_TRUE(clock.AwaitWaiters(1));
   cancellation.Cancel("enough");
@@ -111,7 +115,8 @@ TEST_F(TransferTest, DataFramesAreChecked) {
   v1::Frame good = internal::DataFrame("", 10, 100, AsBytes(payload));
   good.set_payload(payload);
   EXPECT_THAT(internal::CheckDataFrame(good, 10, 100), IsOk());
-  EXPECT_THAT(internal::CheckDataFrame(good, 11, 100), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("offset 10 where 11")));
+  EXPECT_THAT(internal::CheckDataFrame(good, 11, 100),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("offset 10 where 11")));
   EXPECT_THAT(internal::CheckDataFrame(good, 10, 101), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("total")));
 
   v1::Frame bad = good;
@@ -122,7 +127,8 @@ TEST_F(TransferTest, DataFramesAreChecked) {
   bad.set_payload(payload);
   EXPECT_THAT(internal::CheckDataFrame(bad, 10, 16), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("too many")));
 
-  EXPECT_THAT(internal::CheckDataFrame(internal::DataFrame("", 10, 100, {}), 10, 100), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("empty")));
+  EXPECT_THAT(internal::CheckDataFrame(internal::DataFrame("", 10, 100, {}), 10, 100),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("empty")));
   EXPECT_THAT(internal::CheckDataFrame(internal::DataFrame("", 100, 100, {}), 100, 100), IsOk());
   EXPECT_THAT(internal::CheckDataFrame(v1::Frame(), 0, 100), StatusIs(absl::StatusCode::kDataLoss));
 }

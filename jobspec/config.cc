@@ -46,7 +46,8 @@ HostPort ReadHostPort(YamlMap& map, absl::string_view key, std::optional<HostPor
 LogConfig ReadLog(YamlMap map, const std::string& folder) {
   LogConfig config;
   // The names are checked by Choice, so that its message has file and line.
-  config.level = log::ParseLevel(map.Choice("level", "info", {"debug", "info", "warning", "error"})).value_or(log::Level::kInfo);
+  config.level =
+      log::ParseLevel(map.Choice("level", "info", {"debug", "info", "warning", "error"})).value_or(log::Level::kInfo);
   config.format = log::ParseFormat(map.Choice("format", "text", {"text", "json"})).value_or(log::Format::kText);
   config.file = PathFrom(folder, map.String("file", ""));
   return config;
@@ -54,14 +55,16 @@ LogConfig ReadLog(YamlMap map, const std::string& folder) {
 
 std::string LogYaml(const LogConfig& config) {
   constexpr const char* kLevels[] = {"debug", "info", "warning", "error"};
-  return absl::StrCat("log:\n  level: ", kLevels[static_cast<int>(config.level)], "        # debug, info, warning, error\n  format: ",
+  return absl::StrCat("log:\n  level: ", kLevels[static_cast<int>(config.level)],
+                      "        # debug, info, warning, error\n  format: ",
                       config.format == log::Format::kJson ? "json" : "text", "       # text (key=value) or json\n",
                       config.file.empty() ? "  # file: /var/log/causeway.log    # instead of standard error\n"
                                           : absl::StrCat("  file: \"", absl::Utf8SafeCHexEscape(config.file), "\"\n"));
 }
 
 // A setting, or a commented-out one that shows what may be set.
-std::string PathYaml(absl::string_view key, const std::string& value, absl::string_view shown, absl::string_view comment) {
+std::string PathYaml(absl::string_view key, const std::string& value, absl::string_view shown,
+                     absl::string_view comment) {
   if (value.empty()) return absl::StrCat("# ", key, ": ", shown, "    # ", comment, "\n");
   return absl::StrCat(key, ": \"", absl::Utf8SafeCHexEscape(value), "\"    # ", comment, "\n");
 }
@@ -79,9 +82,9 @@ std::string HostPort::ToString() const {
 }
 
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view text, bool allow_port_zero) {
-  absl::Status error = absl::InvalidArgumentError(absl::StrCat("found \"", absl::Utf8SafeCHexEscape(text.substr(0, 300)),
-                                                               "\"; allowed: HOST:PORT with a port from ", allow_port_zero ? 0 : 1,
-                                                               " to 65535, such as coord.example:7443 or [::1]:7443"));
+  absl::Status error = absl::InvalidArgumentError(absl::StrCat(
+      "found \"", absl::Utf8SafeCHexEscape(text.substr(0, 300)), "\"; allowed: HOST:PORT with a port from ",
+      allow_port_zero ? 0 : 1, " to 65535, such as coord.example:7443 or [::1]:7443"));
   size_t colon = text.rfind(':');
   if (colon == absl::string_view::npos) return error;
   absl::string_view host = text.substr(0, colon);
@@ -94,7 +97,8 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view text, bool allow_port_z
     if (!allowed) return error;
   }
   HostPort result{std::string(host), 0};
-  bool digits = !port_text.empty() && port_text.size() <= 5 && port_text.find_first_not_of("0123456789") == absl::string_view::npos;
+  bool digits = !port_text.empty() && port_text.size() <= 5 &&
+                port_text.find_first_not_of("0123456789") == absl::string_view::npos;
   if (!digits || !absl::SimpleAtoi(port_text, &result.port) || result.port > 65535) return error;
   if (result.port == 0 && !allow_port_zero) return error;
   return result;
@@ -108,7 +112,10 @@ TlsPaths CoordinatorTlsPaths(const std::string& dir) {
 }
 
 TlsPaths WorkerTlsPaths(const std::string& dir) {
-  return {.ca = JoinPath(dir, "tls/ca.pem"), .ca_key = "", .certificate = JoinPath(dir, "tls/worker.pem"), .key = JoinPath(dir, "tls/worker.key")};
+  return {.ca = JoinPath(dir, "tls/ca.pem"),
+          .ca_key = "",
+          .certificate = JoinPath(dir, "tls/worker.pem"),
+          .key = JoinPath(dir, "tls/worker.key")};
 }
 
 absl::StatusOr<CoordinatorConfig> ParseCoordinatorYaml(absl::string_view text, const std::string& file_name) {
@@ -126,13 +133,15 @@ absl::StatusOr<CoordinatorConfig> ParseCoordinatorYaml(absl::string_view text, c
   config.log = ReadLog(root.Map("log"), folder);
   config.heartbeat = root.Duration("heartbeat", config.heartbeat, kShortest, kLongest);
   config.lease = root.Duration("lease", config.lease, kShortest, kLongest);
-  config.broken_stream_grace = root.Duration("broken_stream_grace", config.broken_stream_grace, absl::ZeroDuration(), kLongest);
+  config.broken_stream_grace =
+      root.Duration("broken_stream_grace", config.broken_stream_grace, absl::ZeroDuration(), kLongest);
   config.profile = root.Duration("profile_seconds", config.profile, absl::Milliseconds(100), absl::Minutes(10));
   config.spool_limit_bytes = root.Bytes("spool_limit", config.spool_limit_bytes, 1 << 20);
   config.threads = static_cast<int>(root.Int("threads", 0, 0, 4096));
   if (config.lease < 2 * config.heartbeat) {
-    root.AddError("lease", absl::StrCat("found ", absl::FormatDuration(config.lease), "; allowed: at least twice the heartbeat (",
-                                        absl::FormatDuration(config.heartbeat), ")"));
+    root.AddError(
+        "lease", absl::StrCat("found ", absl::FormatDuration(config.lease), "; allowed: at least twice the heartbeat (",
+                              absl::FormatDuration(config.heartbeat), ")"));
   }
   RETURN_IF_ERROR(document->Finish());
   return config;
@@ -172,36 +181,42 @@ absl::StatusOr<WorkerConfig> LoadWorkerConfig(const std::string& path) {
 
 std::string FormatCoordinatorYaml(const CoordinatorConfig& config) {
   return absl::StrCat(
-      "# Configuration of causeway-coordinator; docs/reference.md describes every key. Relative paths count from this file's folder.\n",
-      "advertise: \"", config.advertise.ToString(), "\"    # what workers and operators dial\n",
-      "listen: \"", config.listen.ToString(), "\"          # gRPC, mutually authenticated\n",
-      "http:\n  listen: \"", config.http_listen.ToString(), "\"      # /metrics, /healthz, /readyz; plain HTTP\n",
+      "# Configuration of causeway-coordinator; docs/reference.md describes every key. Relative paths count from this "
+      "file's folder.\n",
+      "advertise: \"", config.advertise.ToString(), "\"    # what workers and operators dial\n", "listen: \"",
+      config.listen.ToString(), "\"          # gRPC, mutually authenticated\n", "http:\n  listen: \"",
+      config.http_listen.ToString(), "\"      # /metrics, /healthz, /readyz; plain HTTP\n",
       PathYaml("dir", config.dir, ".", "state: journal, chunks, spool, checkpoints"),
       PathYaml("data_root", config.data_root, "data", "data paths of jobs lie below it"), LogYaml(config.log),
       "heartbeat: ", absl::FormatDuration(config.heartbeat), "             # of workers\n",
       "lease: ", absl::FormatDuration(config.lease), "                # a worker unheard of for so long is lost\n",
-      "broken_stream_grace: ", absl::FormatDuration(config.broken_stream_grace), "   # and one whose connection broke, for so long\n",
-      "profile_seconds: ", absl::FormatDuration(config.profile), "       # how long workers measure at least\n",
-      "spool_limit: ", FormatBytes(config.spool_limit_bytes), "         # bytes of contributions not yet committed\n",
-      "threads: ", config.threads, "               # for I/O; 0: one per core, at least 4\n");
+      "broken_stream_grace: ", absl::FormatDuration(config.broken_stream_grace),
+      "   # and one whose connection broke, for so long\n", "profile_seconds: ", absl::FormatDuration(config.profile),
+      "       # how long workers measure at least\n", "spool_limit: ", FormatBytes(config.spool_limit_bytes),
+      "         # bytes of contributions not yet committed\n", "threads: ", config.threads,
+      "               # for I/O; 0: one per core, at least 4\n");
 }
 
 std::string FormatWorkerYaml(const WorkerConfig& config) {
-  std::string emulate = "# emulate:\n  # slowdown: 4        # compute takes so many times longer\n  # down: 1MiB/s\n  # up: 1MiB/s\n";
+  std::string emulate =
+      "# emulate:\n  # slowdown: 4        # compute takes so many times longer\n  # down: 1MiB/s\n  # up: 1MiB/s\n";
   if (config.emulate.any()) {
-    emulate = absl::StrCat("emulate:\n  slowdown: ", config.emulate.slowdown, "    # compute takes so many times longer\n",
-                           RateYaml("down", config.emulate.down_bytes_per_s, "from the coordinator"),
-                           RateYaml("up", config.emulate.up_bytes_per_s, "to the coordinator"));
+    emulate =
+        absl::StrCat("emulate:\n  slowdown: ", config.emulate.slowdown, "    # compute takes so many times longer\n",
+                     RateYaml("down", config.emulate.down_bytes_per_s, "from the coordinator"),
+                     RateYaml("up", config.emulate.up_bytes_per_s, "to the coordinator"));
   }
   return absl::StrCat(
-      "# Configuration of causeway-worker; docs/reference.md describes every key. Relative paths count from this file's folder.\n",
+      "# Configuration of causeway-worker; docs/reference.md describes every key. Relative paths count from this "
+      "file's folder.\n",
       "coordinator: \"", config.coordinator.ToString(), "\"\n",
-      PathYaml("dir", config.dir, ".", "state: cache of chunks, training state"),
-      "http:\n  listen: \"", config.http_listen.ToString(), "\"      # /metrics, /healthz, /readyz; port 0: the system chooses\n",
+      PathYaml("dir", config.dir, ".", "state: cache of chunks, training state"), "http:\n  listen: \"",
+      config.http_listen.ToString(), "\"      # /metrics, /healthz, /readyz; port 0: the system chooses\n",
       LogYaml(config.log), "cache:\n  limit: ", FormatBytes(config.cache_limit_bytes), "\n",
-      "threads: ", config.threads, "    # for compute; 0: all cores\n",
-      "device: ", config.device, "  # auto, cpu, cuda\n",
-      "# Makes this worker slower than it is, for trials on one machine; every listing marks it as emulated.\n", emulate);
+      "threads: ", config.threads, "    # for compute; 0: all cores\n", "device: ", config.device,
+      "  # auto, cpu, cuda\n",
+      "# Makes this worker slower than it is, for trials on one machine; every listing marks it as emulated.\n",
+      emulate);
 }
 
 }  // namespace causeway::jobspec

@@ -34,7 +34,7 @@ struct LogConfig {
 // coordinator.yaml; docs/reference.md describes each key. Paths are absolute or relative to the process's folder: those in the file
 // that are relative count from the file's folder.
 struct CoordinatorConfig {
-  HostPort advertise;                          // What workers and operators dial.
+  HostPort advertise;  // What workers and operators dial.
   HostPort listen = {"0.0.0.0", 7443};
   HostPort http_listen = {"127.0.0.1", 7480};  // /metrics, /healthz, /readyz
   std::string dir;                             // State; default: the file's folder.
@@ -43,7 +43,7 @@ struct CoordinatorConfig {
   absl::Duration heartbeat = absl::Seconds(1);
   absl::Duration lease = absl::Seconds(10);
   absl::Duration broken_stream_grace = absl::Seconds(1);
-  absl::Duration profile = absl::Seconds(2);   // `profile_seconds`: how long workers measure at least.
+  absl::Duration profile = absl::Seconds(2);  // `profile_seconds`: how long workers measure at least.
   int64_t spool_limit_bytes = int64_t{8} << 30;
   int threads = 0;  // For I/O. 0: one per core, at least 4.
   friend bool operator==(const CoordinatorConfig&, const CoordinatorConfig&) = default;

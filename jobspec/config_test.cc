@@ -26,14 +26,15 @@ TEST(HostPortTest, Reads) {
   EXPECT_THAT(ParseHostPort("127.0.0.1:0", true), IsOkAndHolds(HostPort{"127.0.0.1", 0}));
   EXPECT_EQ((HostPort{"::1", 7}).ToString(), "[::1]:7");
   EXPECT_EQ((HostPort{"a.b", 7}).ToString(), "a.b:7");
-  for (const char* bad : {"", "host", ":7443", "host:", "host:0", "host:65536", "host:-1", "host: 7", "host:7x", "::1:7443", "[host]:7443",
-                          "dns:///x:1", "a b:1", "[]:1", "host:007443"}) {
+  for (const char* bad : {"", "host", ":7443", "host:", "host:0", "host:65536", "host:-1", "host: 7", "host:7x",
+                          "::1:7443", "[host]:7443", "dns:///x:1", "a b:1", "[]:1", "host:007443"}) {
     EXPECT_THAT(ParseHostPort(bad, false), StatusIs(kInvalid, HasSubstr("allowed: HOST:PORT"))) << bad;
   }
 }
 
 TEST(CoordinatorConfigTest, Defaults) {
-  absl::StatusOr<CoordinatorConfig> config = ParseCoordinatorYaml("advertise: coord.example:7443\n", "/etc/causeway/coordinator.yaml");
+  absl::StatusOr<CoordinatorConfig> config =
+      ParseCoordinatorYaml("advertise: coord.example:7443\n", "/etc/causeway/coordinator.yaml");
   ASSERT_THAT(config, IsOk());
   CoordinatorConfig expected;
   expected.advertise = {"coord.example", 7443};
@@ -83,18 +84,22 @@ TEST(CoordinatorConfigTest, BadValues) {
     const char* line;
     const char* message;
   };
-  for (const Case& c : {Case{"listen: nowhere", "c.yaml:2: listen: found \"nowhere\"; allowed: HOST:PORT"},
-                        Case{"http: {listen: 1}", "c.yaml:2: http.listen: found \"1\""}, Case{"log: {level: loud}", "log.level: found \"loud\""},
-                        Case{"log: {format: xml}", "log.format: found \"xml\""}, Case{"heartbeat: 1", "heartbeat: found \"1\""},
-                        Case{"lease: 1s", "lease: found 1s; allowed: at least twice the heartbeat (1s)"},
-                        Case{"spool_limit: 5", "spool_limit: found \"5\""}, Case{"threads: -1", "threads: found \"-1\""},
-                        Case{"dir: [a]", "dir: found a list"}, Case{"profile_seconds: 1h", "profile_seconds: found \"1h\""},
-                        Case{"data-root: x", "unknown key; did you mean data_root?"}}) {
-    EXPECT_THAT(ParseCoordinatorYaml(std::string("advertise: a:1\n") + c.line + "\n", "c.yaml"), StatusIs(kInvalid, HasSubstr(c.message)))
+  for (const Case& c :
+       {Case{"listen: nowhere", "c.yaml:2: listen: found \"nowhere\"; allowed: HOST:PORT"},
+        Case{"http: {listen: 1}", "c.yaml:2: http.listen: found \"1\""},
+        Case{"log: {level: loud}", "log.level: found \"loud\""},
+        Case{"log: {format: xml}", "log.format: found \"xml\""}, Case{"heartbeat: 1", "heartbeat: found \"1\""},
+        Case{"lease: 1s", "lease: found 1s; allowed: at least twice the heartbeat (1s)"},
+        Case{"spool_limit: 5", "spool_limit: found \"5\""}, Case{"threads: -1", "threads: found \"-1\""},
+        Case{"dir: [a]", "dir: found a list"}, Case{"profile_seconds: 1h", "profile_seconds: found \"1h\""},
+        Case{"data-root: x", "unknown key; did you mean data_root?"}}) {
+    EXPECT_THAT(ParseCoordinatorYaml(std::string("advertise: a:1\n") + c.line + "\n", "c.yaml"),
+                StatusIs(kInvalid, HasSubstr(c.message)))
         << c.line;
   }
   EXPECT_THAT(ParseCoordinatorYaml("threads: 1\n", "c.yaml"), StatusIs(kInvalid, HasSubstr("advertise: missing")));
-  EXPECT_THAT(ParseCoordinatorYaml("advertise: a:0\n", "c.yaml"), StatusIs(kInvalid, HasSubstr("a port from 1 to 65535")));
+  EXPECT_THAT(ParseCoordinatorYaml("advertise: a:0\n", "c.yaml"),
+              StatusIs(kInvalid, HasSubstr("a port from 1 to 65535")));
 }
 
 TEST(CoordinatorConfigTest, FormattedReadsBack) {
@@ -157,11 +162,14 @@ TEST(WorkerConfigTest, BadValues) {
     const char* line;
     const char* message;
   };
-  for (const Case& c : {Case{"emulate: {slowdown: 0.5}", "w.yaml:2: emulate.slowdown: found \"0.5\"; allowed: a number of at least 1"},
-                        Case{"emulate: {up: 0}", "emulate.up: found \"0\""}, Case{"emulate: {speed: 1}", "emulate.speed: unknown key"},
-                        Case{"device: tpu", "device: found \"tpu\"; allowed: auto, cpu, cuda"},
-                        Case{"cache: {limit: 1}", "cache.limit: found \"1\""}, Case{"threads: 1.5", "threads: found \"1.5\""}}) {
-    EXPECT_THAT(ParseWorkerYaml(std::string("coordinator: a:1\n") + c.line + "\n", "w.yaml"), StatusIs(kInvalid, HasSubstr(c.message))) << c.line;
+  for (const Case& c :
+       {Case{"emulate: {slowdown: 0.5}", "w.yaml:2: emulate.slowdown: found \"0.5\"; allowed: a number of at least 1"},
+        Case{"emulate: {up: 0}", "emulate.up: found \"0\""}, Case{"emulate: {speed: 1}", "emulate.speed: unknown key"},
+        Case{"device: tpu", "device: found \"tpu\"; allowed: auto, cpu, cuda"},
+        Case{"cache: {limit: 1}", "cache.limit: found \"1\""}, Case{"threads: 1.5", "threads: found \"1.5\""}}) {
+    EXPECT_THAT(ParseWorkerYaml(std::string("coordinator: a:1\n") + c.line + "\n", "w.yaml"),
+                StatusIs(kInvalid, HasSubstr(c.message)))
+        << c.line;
   }
   EXPECT_THAT(ParseWorkerYaml("{}", "w.yaml"), StatusIs(kInvalid, HasSubstr("coordinator: missing")));
 }
@@ -197,13 +205,15 @@ TEST(LoadConfigTest, ReadsTheFileAndNamesItInErrors) {
 TEST(ReferenceTest, HasEveryKey) {
   absl::StatusOr<std::string> reference = RealFileSystem()->ReadFile(CAUSEWAY_SOURCE_DIR "/docs/reference.md", 1 << 20);
   ASSERT_THAT(reference, IsOk());
-  for (const absl::Status& status : {ParseCoordinatorYaml("advertise: a:1\nzzzzzzzzz: 1\nhttp: {zzzzzzzzz: 1}\nlog: {zzzzzzzzz: 1}\n", "f").status(),
-                                     ParseWorkerYaml("coordinator: a:1\nzzzzzzzzz: 1\ncache: {zzzzzzzzz: 1}\nemulate: {zzzzzzzzz: 1}\n", "f").status(),
-                                     ParseJobYaml("zzzzzzzzz: 1\nbatch: {zzzzzzzzz: 1}\noptimizer: {zzzzzzzzz: 1, schedule: {zzzzzzzzz: 1}}\n"
-                                                  "rounds: {zzzzzzzzz: 1}\ncheckpoint: {zzzzzzzzz: 1}\nallocation: {zzzzzzzzz: 1}\n"
-                                                  "site_sync: {zzzzzzzzz: 1}\nmodel: {zzzzzzzzz: 1}\nend: {zzzzzzzzz: 1}\n",
-                                                  "f")
-                                         .status()}) {
+  for (const absl::Status& status :
+       {ParseCoordinatorYaml("advertise: a:1\nzzzzzzzzz: 1\nhttp: {zzzzzzzzz: 1}\nlog: {zzzzzzzzz: 1}\n", "f").status(),
+        ParseWorkerYaml("coordinator: a:1\nzzzzzzzzz: 1\ncache: {zzzzzzzzz: 1}\nemulate: {zzzzzzzzz: 1}\n", "f")
+            .status(),
+        ParseJobYaml("zzzzzzzzz: 1\nbatch: {zzzzzzzzz: 1}\noptimizer: {zzzzzzzzz: 1, schedule: {zzzzzzzzz: 1}}\n"
+                     "rounds: {zzzzzzzzz: 1}\ncheckpoint: {zzzzzzzzz: 1}\nallocation: {zzzzzzzzz: 1}\n"
+                     "site_sync: {zzzzzzzzz: 1}\nmodel: {zzzzzzzzz: 1}\nend: {zzzzzzzzz: 1}\n",
+                     "f")
+            .status()}) {
     int keys = 0;
     for (absl::string_view line : absl::StrSplit(status.message(), '\n')) {
       std::vector<std::string> parts = absl::StrSplit(line, "zzzzzzzzz: unknown key; allowed: ");

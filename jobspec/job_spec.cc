@@ -29,13 +29,15 @@ void CheckDataPath(YamlMap& map, absl::string_view key, const std::string& path)
   bool leaves = path.empty() || path[0] == '/';
   for (absl::string_view part : absl::StrSplit(path, '/')) leaves = leaves || part == "..";
   if (map.Has(key) && leaves) {
-    map.AddError(key, absl::StrCat("found \"", path, "\"; allowed: a path below the coordinator's data_root (relative, without \"..\")"));
+    map.AddError(key, absl::StrCat("found \"", path,
+                                   "\"; allowed: a path below the coordinator's data_root (relative, without \"..\")"));
   }
 }
 
 void ReadModel(YamlMap map, v1::ModelSpec* model) {
   for (absl::string_view key : {"torchscript", "plugin", "init"}) map.Unsupported(key, "null");
-  model->set_builtin(map.Choice("builtin", std::nullopt, {"mlp", "lenet", "resnet18"}, {"resnet50", "wide_resnet101", "gpt2", "llama2"}));
+  model->set_builtin(map.Choice("builtin", std::nullopt, {"mlp", "lenet", "resnet18"},
+                                {"resnet50", "wide_resnet101", "gpt2", "llama2"}));
   model->set_classes(map.Int("classes", 10, 2, 1000000));
 }
 
@@ -49,7 +51,8 @@ void ReadDataSource(YamlMap map, v1::DataSource* source) {
   std::vector<double> mean = normalize.Doubles("mean", {});
   std::vector<double> std = normalize.Doubles("std", kAboveZero);
   if (!mean.empty() && !std.empty() && mean.size() != std.size()) {
-    normalize.AddError("std", absl::StrCat("found ", std.size(), " numbers for ", mean.size(), " of mean; allowed: one per channel in both"));
+    normalize.AddError("std", absl::StrCat("found ", std.size(), " numbers for ", mean.size(),
+                                           " of mean; allowed: one per channel in both"));
   }
   source->mutable_mean()->Assign(mean.begin(), mean.end());
   source->mutable_std()->Assign(std.begin(), std.end());
@@ -71,7 +74,8 @@ void ReadBatch(YamlMap map, v1::BatchSpec* batch) {
   }
   batch->set_max(map.Int("max", std::max<int64_t>(128, batch->per_worker()), 1, kMaxBatch));
   if (batch->per_worker() > batch->max()) {
-    map.AddError("per_worker", absl::StrCat("found ", batch->per_worker(), "; allowed: auto, or at most batch.max (", batch->max(), ")"));
+    map.AddError("per_worker", absl::StrCat("found ", batch->per_worker(), "; allowed: auto, or at most batch.max (",
+                                            batch->max(), ")"));
   }
 }
 
@@ -91,13 +95,15 @@ void ReadOptimizer(YamlMap map, v1::OptimizerSpec* optimizer) {
   } else {
     for (absl::string_view key : {"step_samples", "gamma"}) {
       schedule.Ignore(key);
-      if (schedule.Has(key)) schedule.AddError(key, absl::StrCat("has no effect with schedule ", spec->name(), "; allowed: with step"));
+      if (schedule.Has(key))
+        schedule.AddError(key, absl::StrCat("has no effect with schedule ", spec->name(), "; allowed: with step"));
     }
   }
 }
 
 void ReadEnd(YamlMap map, v1::EndSpec* end) {
-  if (map.Has("epochs")) end->set_epochs(map.Double("epochs", std::nullopt, {.min = 0, .max = 1e6, .min_excluded = true}));
+  if (map.Has("epochs"))
+    end->set_epochs(map.Double("epochs", std::nullopt, {.min = 0, .max = 1e6, .min_excluded = true}));
   if (map.Has("rounds")) end->set_rounds(map.Int("rounds", std::nullopt, 1, kMaxInt));
   if (map.Has("samples")) end->set_samples(map.Int("samples", std::nullopt, 1, kMaxInt));
   for (absl::string_view key : {"epochs", "rounds", "samples", "target"}) map.Ignore(key);
@@ -106,7 +112,8 @@ void ReadEnd(YamlMap map, v1::EndSpec* end) {
     YamlMap target = map.Map("target");
     bool accuracy = target.Choice("metric", "accuracy", {"accuracy", "loss"}) == "accuracy";
     end->set_target_metric(accuracy ? v1::METRIC_ACCURACY : v1::METRIC_LOSS);
-    end->set_target_value(target.Double("value", std::nullopt, accuracy ? NumberRange{.min = 0, .max = 1, .min_excluded = true} : kAboveZero));
+    end->set_target_value(target.Double("value", std::nullopt,
+                                        accuracy ? NumberRange{.min = 0, .max = 1, .min_excluded = true} : kAboveZero));
   }
   bool any = map.Has("epochs") || map.Has("rounds") || map.Has("samples") || map.Has("target");
   if (map.present() && !any) map.AddError("", "found no end; allowed: at least one of epochs, rounds, samples, target");
@@ -117,16 +124,19 @@ void ReadRounds(YamlMap map, v1::RoundsSpec* rounds) {
   if (map.IsMap("every")) {
     YamlMap every = map.Map("every");
     every.Unsupported("steps", "null");
-    if (every.Has("per_epoch") || !every.Has("steps")) rounds->set_per_epoch(every.Int("per_epoch", std::nullopt, 1, 100000));
+    if (every.Has("per_epoch") || !every.Has("steps"))
+      rounds->set_per_epoch(every.Int("per_epoch", std::nullopt, 1, 100000));
     every.Ignore("per_epoch");
   } else if (std::string every = map.String("every", "epoch"); every != "epoch") {
     map.AddError("every", absl::StrCat("found \"", every, "\"; allowed: epoch, {per_epoch: N}"));
   }
   rounds->set_quorum(map.Double("quorum", 0.67, {.min = 0, .max = 1, .min_excluded = true}));
   if (map.String("deadline", "auto") != "auto") {
-    rounds->set_deadline_s(absl::ToDoubleSeconds(map.Duration("deadline", std::nullopt, absl::Seconds(1), absl::Hours(240))));
+    rounds->set_deadline_s(
+        absl::ToDoubleSeconds(map.Duration("deadline", std::nullopt, absl::Seconds(1), absl::Hours(240))));
   }
-  rounds->set_replan_after_s(absl::ToDoubleSeconds(map.Duration("replan_after", absl::Seconds(60), absl::Seconds(1), absl::Hours(240))));
+  rounds->set_replan_after_s(
+      absl::ToDoubleSeconds(map.Duration("replan_after", absl::Seconds(60), absl::Seconds(1), absl::Hours(240))));
   rounds->set_max_change(map.Double("max_change", 10, kAboveZero));
   YamlMap outer = map.Map("outer");
   outer.Unsupported("name", "average");
@@ -163,15 +173,18 @@ absl::StatusOr<v1::JobSpec> ParseJobYaml(absl::string_view text, absl::string_vi
     if (!sites.insert(site).second) root.AddError("sites", absl::StrCat("found ", site, " twice; allowed: once"));
     spec.add_sites(site);
   }
-  if (root.Has("sites") && sites.empty()) root.AddError("sites", "found no site; allowed: at least one, or leave the key out for all");
+  if (root.Has("sites") && sites.empty())
+    root.AddError("sites", "found no site; allowed: at least one, or leave the key out for all");
   ReadModel(root.RequiredMap("model"), spec.mutable_model());
   ReadData(root.RequiredMap("data"), spec.mutable_data());
   ReadBatch(root.Map("batch"), spec.mutable_batch());
   ReadOptimizer(root.Map("optimizer"), spec.mutable_optimizer());
   ReadEnd(root.RequiredMap("end"), spec.mutable_end());
   YamlMap allocation = root.Map("allocation");
-  spec.mutable_allocation()->set_method(allocation.Choice("method", "exact", {"exact", "uniform", "proportional"}, {"auglag"}));
-  spec.mutable_allocation()->set_objective(allocation.Choice("objective", "barrier", {"barrier", "separable"}, {"pipelined"}));
+  spec.mutable_allocation()->set_method(
+      allocation.Choice("method", "exact", {"exact", "uniform", "proportional"}, {"auglag"}));
+  spec.mutable_allocation()->set_objective(
+      allocation.Choice("objective", "barrier", {"barrier", "separable"}, {"pipelined"}));
   ReadSiteSync(root.Map("site_sync"), spec.mutable_site_sync());
   ReadRounds(root.Map("rounds"), spec.mutable_rounds());
   YamlMap limits = root.Map("limits");
@@ -188,9 +201,11 @@ absl::StatusOr<v1::JobSpec> ParseJobYaml(absl::string_view text, absl::string_vi
   spec.set_seed(root.Int("seed", 1, 0, kMaxInt));
 
   const v1::EndSpec& end = spec.end();
-  if (spec.optimizer().schedule().name() == "cosine" && end.target_value() > 0 && end.epochs() == 0 && end.rounds() == 0 &&
-      end.samples() == 0) {
-    root.AddError("optimizer", "found schedule cosine with an end that has no length; allowed: cosine with epochs, rounds or samples in `end`");
+  if (spec.optimizer().schedule().name() == "cosine" && end.target_value() > 0 && end.epochs() == 0 &&
+      end.rounds() == 0 && end.samples() == 0) {
+    root.AddError("optimizer",
+                  "found schedule cosine with an end that has no length; allowed: cosine with epochs, rounds or "
+                  "samples in `end`");
   }
   RETURN_IF_ERROR(document->Finish());
   return spec;
@@ -218,17 +233,20 @@ absl::StatusOr<v1::Plan> ParsePinnedPlan(absl::string_view text, absl::string_vi
     v1::WorkerPlan& worker = workers.emplace_back();
     worker.set_worker(map.String("name"));
     if (map.Has("name")) CheckName(map, "name", "worker name", worker.worker());
-    if (!names.insert(worker.worker()).second) map.AddError("name", absl::StrCat("found ", worker.worker(), " twice; allowed: once"));
+    if (!names.insert(worker.worker()).second)
+      map.AddError("name", absl::StrCat("found ", worker.worker(), " twice; allowed: once"));
     // The bound keeps the sum of all workers in 63 bits.
     worker.set_samples(map.Int("samples", std::nullopt, 0, int64_t{1} << 42));
-    worker.set_batch_size(map.Int("batch_size", worker.samples() > 0 ? std::nullopt : std::optional<int64_t>(0), worker.samples() > 0 ? 1 : 0, kMaxBatch));
+    worker.set_batch_size(map.Int("batch_size", worker.samples() > 0 ? std::nullopt : std::optional<int64_t>(0),
+                                  worker.samples() > 0 ? 1 : 0, kMaxBatch));
     samples += worker.samples();
   }
   if (allocation.present() && samples == 0) {
     allocation.AddError("workers", "found no worker with samples; allowed: at least one");
   }
   RETURN_IF_ERROR(document->Finish());
-  std::sort(workers.begin(), workers.end(), [](const v1::WorkerPlan& a, const v1::WorkerPlan& b) { return a.worker() < b.worker(); });
+  std::sort(workers.begin(), workers.end(),
+            [](const v1::WorkerPlan& a, const v1::WorkerPlan& b) { return a.worker() < b.worker(); });
   for (v1::WorkerPlan& worker : workers) *plan.add_workers() = std::move(worker);
   plan.set_samples(samples);
   return plan;

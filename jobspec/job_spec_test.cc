@@ -48,7 +48,12 @@ TEST(JobSpecTest, Defaults) {
           test { format: "idx" images: "test.gz" labels: "test-labels.gz" mean: 0.286 std: 0.353 }
         }
         batch { per_worker: 0 max: 128 }
-        optimizer { name: "sgd" learning_rate: 0.05 momentum: 0.9 schedule { name: "constant" } }
+        optimizer {
+          name: "sgd"
+          learning_rate: 0.05
+          momentum: 0.9
+          schedule { name: "constant" }
+        }
         end { epochs: 10 }
         allocation { method: "exact" objective: "barrier" }
         site_sync { method: "none" }
@@ -88,7 +93,13 @@ seed: 0
         sites: [ "eu-west", "lab" ]
         model { builtin: "resnet18" classes: 100 }
         data {
-          train { format: "idx" images: "a/train.gz" labels: "a/labels.gz" mean: [ 0.1, 0.2, 0.3 ] std: [ 1, 2, 3 ] }
+          train {
+            format: "idx"
+            images: "a/train.gz"
+            labels: "a/labels.gz"
+            mean: [ 0.1, 0.2, 0.3 ]
+            std: [ 1, 2, 3 ]
+          }
           test { format: "idx" images: "t.gz" labels: "l.gz" mean: 0.5 }
         }
         batch { per_worker: 256 max: 256 }
@@ -147,7 +158,8 @@ struct BadCase {
 
 TEST(JobSpecTest, KeysAndValuesNotSupportedYetAreRefusedByName) {
   for (const BadCase& c : {
-           BadCase{Job("site_sync: {method: dreamddp}"), "site_sync.method: found dreamddp, which is not supported yet; allowed: none"},
+           BadCase{Job("site_sync: {method: dreamddp}"),
+                   "site_sync.method: found dreamddp, which is not supported yet; allowed: none"},
            BadCase{Job("site_sync: {period: 7}"), "site_sync.period is not supported yet"},
            BadCase{Job("allocation: {method: auglag}"), "found auglag, which is not supported yet"},
            BadCase{Job("allocation: {objective: pipelined}"), "found pipelined, which is not supported yet"},
@@ -165,19 +177,26 @@ TEST(JobSpecTest, KeysAndValuesNotSupportedYetAreRefusedByName) {
            BadCase{Job("precision: bf16"), "precision is not supported yet"},
            BadCase{Job("replan_threshold: 0.5"), "replan_threshold is not supported yet"},
            BadCase{Job("orphan_timeout: 1h"), "orphan_timeout is not supported yet"},
-           BadCase{absl::StrReplaceAll(Job(), {{"epochs: 10", "epochs: 10, steps: 5"}}), "end.steps is not supported yet"},
+           BadCase{absl::StrReplaceAll(Job(), {{"epochs: 10", "epochs: 10, steps: 5"}}),
+                   "end.steps is not supported yet"},
            BadCase{absl::StrReplaceAll(Job(), {{"lenet", "gpt2"}}), "found gpt2, which is not supported yet"},
-           BadCase{absl::StrReplaceAll(Job(), {{"builtin: lenet", "torchscript: m.pt"}}), "model.torchscript is not supported yet"},
-           BadCase{absl::StrReplaceAll(Job(), {{"builtin: lenet", "builtin: lenet, init: w.safetensors"}}), "model.init is not supported yet"},
-           BadCase{absl::StrReplaceAll(Job(), {{"format: idx", "format: npy"}}), "found npy, which is not supported yet"},
+           BadCase{absl::StrReplaceAll(Job(), {{"builtin: lenet", "torchscript: m.pt"}}),
+                   "model.torchscript is not supported yet"},
+           BadCase{absl::StrReplaceAll(Job(), {{"builtin: lenet", "builtin: lenet, init: w.safetensors"}}),
+                   "model.init is not supported yet"},
+           BadCase{absl::StrReplaceAll(Job(), {{"format: idx", "format: npy"}}),
+                   "found npy, which is not supported yet"},
        }) {
-    EXPECT_THAT(ParseJobYaml(c.yaml, "job.yaml"), StatusIs(kInvalid, AllOf(HasSubstr(c.message), HasSubstr("job.yaml:")))) << c.yaml;
+    EXPECT_THAT(ParseJobYaml(c.yaml, "job.yaml"),
+                StatusIs(kInvalid, AllOf(HasSubstr(c.message), HasSubstr("job.yaml:"))))
+        << c.yaml;
   }
 }
 
 TEST(JobSpecTest, ImpossibleValues) {
   for (const BadCase& c : {
-           BadCase{absl::StrReplaceAll(Job(), {{"fashion", "Fashion"}}), "job.yaml:1: name: job name \"Fashion\" does not match"},
+           BadCase{absl::StrReplaceAll(Job(), {{"fashion", "Fashion"}}),
+                   "job.yaml:1: name: job name \"Fashion\" does not match"},
            BadCase{absl::StrReplaceAll(Job(), {{"fashion", "../x"}}), "name: job name \"../x\""},
            BadCase{Job("sites: [A]"), "sites: site name \"A\""},
            BadCase{Job("sites: [a, a]"), "found a twice"},
@@ -192,22 +211,28 @@ TEST(JobSpecTest, ImpossibleValues) {
            BadCase{absl::StrReplaceAll(Job(), {{"epochs: 10", "rounds: 1.5"}}), "end.rounds: found \"1.5\""},
            BadCase{absl::StrReplaceAll(Job(), {{"epochs: 10", "target: {metric: accuracy, value: 90}"}}),
                    "end.target.value: found \"90\"; allowed: a number above 0 and at most 1"},
-           BadCase{absl::StrReplaceAll(Job(), {{"epochs: 10", "target: {metric: f1, value: 1}"}}), "end.target.metric: found \"f1\""},
+           BadCase{absl::StrReplaceAll(Job(), {{"epochs: 10", "target: {metric: f1, value: 1}"}}),
+                   "end.target.metric: found \"f1\""},
            BadCase{absl::StrReplaceAll(Job(), {{"epochs: 10", "target: {}"}}), "end.target.value: missing"},
-           BadCase{absl::StrReplaceAll(Job("optimizer: {schedule: {name: cosine}}"), {{"epochs: 10", "target: {value: 0.9}"}}),
+           BadCase{absl::StrReplaceAll(Job("optimizer: {schedule: {name: cosine}}"),
+                                       {{"epochs: 10", "target: {value: 0.9}"}}),
                    "cosine with an end that has no length"},
-           BadCase{absl::StrReplaceAll(Job(), {{"images: train.gz", "images: /etc/passwd"}}), "data.train.images: found \"/etc/passwd\""},
-           BadCase{absl::StrReplaceAll(Job(), {{"labels: test-labels.gz", "labels: a/../../b"}}), "data.test.labels: found \"a/../../b\""},
+           BadCase{absl::StrReplaceAll(Job(), {{"images: train.gz", "images: /etc/passwd"}}),
+                   "data.train.images: found \"/etc/passwd\""},
+           BadCase{absl::StrReplaceAll(Job(), {{"labels: test-labels.gz", "labels: a/../../b"}}),
+                   "data.test.labels: found \"a/../../b\""},
            BadCase{absl::StrReplaceAll(Job(), {{"std: [0.353]", "std: [0]"}}), "data.train.normalize.std: found \"0\""},
            BadCase{absl::StrReplaceAll(Job(), {{"std: [0.353]", "std: [1, 2]"}}), "found 2 numbers for 1 of mean"},
-           BadCase{Job("batch: {per_worker: 64, max: 32}"), "batch.per_worker: found 64; allowed: auto, or at most batch.max (32)"},
+           BadCase{Job("batch: {per_worker: 64, max: 32}"),
+                   "batch.per_worker: found 64; allowed: auto, or at most batch.max (32)"},
            BadCase{Job("batch: {per_worker: some}"), "batch.per_worker: found \"some\""},
            BadCase{Job("batch: {max: 0}"), "batch.max: found \"0\""},
            BadCase{Job("optimizer: {learning_rate: 0}"), "optimizer.learning_rate: found \"0\""},
            BadCase{Job("optimizer: {momentum: 1}"), "optimizer.momentum: found \"1\""},
            BadCase{Job("optimizer: {weight_decay: -1}"), "optimizer.weight_decay: found \"-1\""},
            BadCase{Job("optimizer: {schedule: {name: step}}"), "optimizer.schedule.step_samples: missing"},
-           BadCase{Job("optimizer: {schedule: {gamma: 0.5}}"), "optimizer.schedule.gamma: has no effect with schedule constant"},
+           BadCase{Job("optimizer: {schedule: {gamma: 0.5}}"),
+                   "optimizer.schedule.gamma: has no effect with schedule constant"},
            BadCase{Job("rounds: {every: week}"), "rounds.every: found \"week\"; allowed: epoch, {per_epoch: N}"},
            BadCase{Job("rounds: {every: {}}"), "rounds.every.per_epoch: missing"},
            BadCase{Job("rounds: {every: {per_epoch: 0}}"), "rounds.every.per_epoch: found \"0\""},
@@ -226,7 +251,8 @@ TEST(JobSpecTest, ImpossibleValues) {
 }
 
 TEST(JobSpecTest, EveryErrorIsReportedOnce) {
-  absl::StatusOr<v1::JobSpec> spec = ParseJobYaml("name: x\nmodel: {builtin: lenet}\nend: {epochs: -1}\nseed: z\n", "job.yaml");
+  absl::StatusOr<v1::JobSpec> spec =
+      ParseJobYaml("name: x\nmodel: {builtin: lenet}\nend: {epochs: -1}\nseed: z\n", "job.yaml");
   EXPECT_THAT(spec, StatusIs(kInvalid,
                              "job.yaml:1: data: missing; allowed: a map of keys and values\n"
                              "job.yaml:3: end.epochs: found \"-1\"; allowed: a number above 0 and at most 1e+06\n"
@@ -234,7 +260,9 @@ TEST(JobSpecTest, EveryErrorIsReportedOnce) {
 }
 
 TEST(JobSpecTest, ATargetAloneIsAnEnd) {
-  EXPECT_THAT(ParseJobYaml(absl::StrReplaceAll(Job(), {{"epochs: 10", "target: {metric: accuracy, value: 0.9}"}}), "job.yaml"), IsOk());
+  EXPECT_THAT(
+      ParseJobYaml(absl::StrReplaceAll(Job(), {{"epochs: 10", "target: {metric: accuracy, value: 0.9}"}}), "job.yaml"),
+      IsOk());
 }
 
 TEST(PinnedPlanTest, TakesWhatCausewayPlanWrites) {
@@ -268,7 +296,8 @@ TEST(PinnedPlanTest, BadPlans) {
     return absl::StrCat("schema: causeway.plan/1\nallocation:\n  workers: [", workers, "]\n");
   };
   for (const BadCase& c : {
-           BadCase{"schema: causeway.plan/2\nallocation: {workers: [{name: a, samples: 1, batch_size: 1}]}", "schema: found \"causeway.plan/2\""},
+           BadCase{"schema: causeway.plan/2\nallocation: {workers: [{name: a, samples: 1, batch_size: 1}]}",
+                   "schema: found \"causeway.plan/2\""},
            BadCase{"allocation: {workers: [{name: a, samples: 1, batch_size: 1}]}", "schema: missing"},
            BadCase{"schema: causeway.plan/1", "allocation: missing"},
            BadCase{plan(""), "found no worker with samples"},
@@ -280,9 +309,12 @@ TEST(PinnedPlanTest, BadPlans) {
            BadCase{plan("{name: a, samples: 1, batch_size: 0}"), "batch_size: found \"0\""},
            BadCase{plan("{name: a, samples: -1, batch_size: 1}"), "samples: found \"-1\""},
            BadCase{plan("{name: a, samples: 1, batch: 1, batch_size: 1}"), "batch: unknown key"},
-           BadCase{plan("{name: a, samples: 1, batch_size: 1}") + "schedule: {period: 5}\n", "schedule is not supported yet"},
+           BadCase{plan("{name: a, samples: 1, batch_size: 1}") + "schedule: {period: 5}\n",
+                   "schedule is not supported yet"},
        }) {
-    EXPECT_THAT(ParsePinnedPlan(c.yaml, "plan.yaml"), StatusIs(kInvalid, AllOf(HasSubstr(c.message), HasSubstr("plan.yaml:")))) << c.yaml;
+    EXPECT_THAT(ParsePinnedPlan(c.yaml, "plan.yaml"),
+                StatusIs(kInvalid, AllOf(HasSubstr(c.message), HasSubstr("plan.yaml:"))))
+        << c.yaml;
   }
 }
 

@@ -57,7 +57,9 @@ std::string DescribeRange(const NumberRange& range) {
   return text;
 }
 
-bool ParseFiniteDouble(absl::string_view text, double* value) { return absl::SimpleAtod(text, value) && std::isfinite(*value); }
+bool ParseFiniteDouble(absl::string_view text, double* value) {
+  return absl::SimpleAtod(text, value) && std::isfinite(*value);
+}
 
 bool InRange(double value, const NumberRange& range) {
   return (range.min_excluded ? value > range.min : value >= range.min) && value <= range.max;
@@ -76,7 +78,8 @@ bool SameScalar(absl::string_view a, absl::string_view b) {
 
 absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text) {
   absl::Duration duration;
-  if (!absl::ParseDuration(text, &duration) || duration < absl::ZeroDuration() || duration == absl::InfiniteDuration()) {
+  if (!absl::ParseDuration(text, &duration) || duration < absl::ZeroDuration() ||
+      duration == absl::InfiniteDuration()) {
     return absl::InvalidArgumentError(absl::StrCat("found ", Quote(text), "; allowed: ", kDurationAllowed));
   }
   return duration;
@@ -88,9 +91,11 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
     absl::string_view suffix;
     double factor;
   };
-  constexpr Unit kUnits[] = {{"KiB", 1024.0}, {"MiB", 1024.0 * 1024}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
-                             {"kB", 1e3},     {"KB", 1e3},            {"MB", 1e6},           {"GB", 1e9},
-                             {"TB", 1e12},    {"B", 1}};
+  constexpr Unit kUnits[] = {{"KiB", 1024.0},       {"MiB", 1024.0 * 1024},
+                             {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
+                             {"kB", 1e3},           {"KB", 1e3},
+                             {"MB", 1e6},           {"GB", 1e9},
+                             {"TB", 1e12},          {"B", 1}};
   absl::string_view number = text;
   double factor = 1;
   for (const Unit& unit : kUnits) {
@@ -155,7 +160,8 @@ class YamlDocument::Builder : public YAML::EventHandler {
   }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (std::exchange(has_document_, true)) Fail(mark.line + 1, "found a second document (\"---\"); allowed: one document in a file");
+    if (std::exchange(has_document_, true))
+      Fail(mark.line + 1, "found a second document (\"---\"); allowed: one document in a file");
   }
   void OnDocumentEnd() override {}
   void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
@@ -164,17 +170,18 @@ class YamlDocument::Builder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     Fail(mark.line + 1, "found an alias; anchors and aliases are not allowed");
   }
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { Scalar(mark, "", anchor, "", Value::Kind::kNull); }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { Scalar(mark, "", "", Value::Kind::kNull); }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& text) override {
     bool null = tag == "?" && (text == "null" || text == "~" || text == "Null" || text == "NULL");
-    Scalar(mark, tag, anchor, text, null ? Value::Kind::kNull : Value::Kind::kScalar);
+    Scalar(mark, tag, text, null ? Value::Kind::kNull : Value::Kind::kScalar);
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    Open(mark, tag, anchor, Value::Kind::kList);
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    Open(mark, tag, Value::Kind::kList);
   }
   void OnSequenceEnd() override { Close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    Open(mark, tag, anchor, Value::Kind::kMap);
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    Open(mark, tag, Value::Kind::kMap);
   }
   void OnMapEnd() override { Close(); }
 
@@ -186,15 +193,15 @@ class YamlDocument::Builder : public YAML::EventHandler {
     int key_line = 0;
   };
 
-  bool Check(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
-    if (anchor != 0) Fail(mark.line + 1, "found an anchor; anchors and aliases are not allowed");
-    if (!tag.empty() && tag != "?" && tag != "!") Fail(mark.line + 1, absl::StrCat("found the tag ", Quote(tag), "; tags are not allowed"));
+  bool Check(const YAML::Mark& mark, const std::string& tag) {
+    if (!tag.empty() && tag != "?" && tag != "!")
+      Fail(mark.line + 1, absl::StrCat("found the tag ", Quote(tag), "; tags are not allowed"));
     if (++values_ > kMaxValues) Fail(mark.line + 1, absl::StrCat("found more than ", kMaxValues, " values"));
     return !failed_;
   }
 
-  void Scalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text, Value::Kind kind) {
-    if (!Check(mark, tag, anchor)) return;
+  void Scalar(const YAML::Mark& mark, const std::string& tag, const std::string& text, Value::Kind kind) {
+    if (!Check(mark, tag)) return;
     if (!stack_.empty() && stack_.back().value->kind == Value::Kind::kMap && !stack_.back().has_key) {
       Frame& frame = stack_.back();
       for (const Value::Entry& entry : frame.value->entries) {
@@ -216,9 +223,10 @@ class YamlDocument::Builder : public YAML::EventHandler {
     }
   }
 
-  void Open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Value::Kind kind) {
-    if (!Check(mark, tag, anchor)) return;
-    if (stack_.size() >= kMaxDepth) return Fail(mark.line + 1, absl::StrCat("found more than ", kMaxDepth, " levels of nesting"));
+  void Open(const YAML::Mark& mark, const std::string& tag, Value::Kind kind) {
+    if (!Check(mark, tag)) return;
+    if (stack_.size() >= kMaxDepth)
+      return Fail(mark.line + 1, absl::StrCat("found more than ", kMaxDepth, " levels of nesting"));
     if (Value* value = Place(mark, kind)) stack_.push_back({value});
   }
 
@@ -277,9 +285,10 @@ absl::StatusOr<std::unique_ptr<YamlDocument>> YamlDocument::Parse(absl::string_v
   }
   if (!builder.failed() && (document->root_ == nullptr || document->root_->kind != Value::Kind::kMap)) {
     builder.Fail(document->root_ == nullptr ? 1 : document->root_->line,
-                 absl::StrCat("found ", document->root_ == nullptr || document->root_->kind == Value::Kind::kNull ? "nothing"
-                                        : document->root_->kind == Value::Kind::kList                             ? "a list"
-                                                                                                                  : "a single value",
+                 absl::StrCat("found ",
+                              document->root_ == nullptr || document->root_->kind == Value::Kind::kNull ? "nothing"
+                              : document->root_->kind == Value::Kind::kList                             ? "a list"
+                                                                            : "a single value",
                               "; allowed: a map of keys and values"));
   }
   if (builder.failed()) return document->Finish();
@@ -299,7 +308,8 @@ void YamlDocument::CollectUnknownKeys(const Value& value, const std::string& pat
   for (size_t i = 0; i < value.items.size(); ++i) CollectUnknownKeys(value.items[i], absl::StrCat(path, "[", i, "]"));
   if (value.known == nullptr) return;
   for (const Value::Entry& entry : value.entries) {
-    std::string entry_path = absl::StrCat(path, path.empty() ? "" : ".", absl::Utf8SafeCHexEscape(entry.key.substr(0, 100)));
+    std::string entry_path =
+        absl::StrCat(path, path.empty() ? "" : ".", absl::Utf8SafeCHexEscape(entry.key.substr(0, 100)));
     if (std::find(value.known->begin(), value.known->end(), entry.key) != value.known->end()) {
       CollectUnknownKeys(entry.value, entry_path);
       continue;
@@ -329,11 +339,14 @@ absl::Status YamlDocument::Finish() {
   for (size_t i = 0; i < std::min(errors_.size(), kMaxErrorsShown); ++i) {
     lines.push_back(absl::StrCat(file_name_, ":", errors_[i].line, ": ", errors_[i].text));
   }
-  if (errors_.size() > kMaxErrorsShown) lines.push_back(absl::StrCat("and ", errors_.size() - kMaxErrorsShown, " errors more"));
+  if (errors_.size() > kMaxErrorsShown)
+    lines.push_back(absl::StrCat("and ", errors_.size() - kMaxErrorsShown, " errors more"));
   return absl::InvalidArgumentError(absl::StrJoin(lines, "\n"));
 }
 
-std::string YamlMap::PathOf(absl::string_view key) const { return absl::StrCat(path_, path_.empty() || key.empty() ? "" : ".", key); }
+std::string YamlMap::PathOf(absl::string_view key) const {
+  return absl::StrCat(path_, path_.empty() || key.empty() ? "" : ".", key);
+}
 
 YamlDocument::Value* YamlMap::Find(absl::string_view key) const {
   if (value_ == nullptr) return nullptr;
@@ -391,8 +404,8 @@ std::string YamlMap::String(absl::string_view key, std::optional<std::string> fa
   return value->scalar;
 }
 
-std::string YamlMap::Choice(absl::string_view key, std::optional<std::string> fallback, const std::vector<std::string>& allowed,
-                            const std::vector<std::string>& later) {
+std::string YamlMap::Choice(absl::string_view key, std::optional<std::string> fallback,
+                            const std::vector<std::string>& allowed, const std::vector<std::string>& later) {
   const Value* value = Scalar(key, !fallback.has_value(), OneOf(allowed));
   if (value == nullptr) return fallback.value_or(allowed.front());
   if (std::find(allowed.begin(), allowed.end(), value->scalar) != allowed.end()) return value->scalar;
@@ -405,8 +418,9 @@ std::string YamlMap::Choice(absl::string_view key, std::optional<std::string> fa
 }
 
 int64_t YamlMap::Int(absl::string_view key, std::optional<int64_t> fallback, int64_t min, int64_t max) {
-  std::string allowed = max == std::numeric_limits<int64_t>::max() ? absl::StrCat("a whole number of at least ", min)
-                                                                   : absl::StrCat("a whole number from ", min, " to ", max);
+  std::string allowed = max == std::numeric_limits<int64_t>::max()
+                            ? absl::StrCat("a whole number of at least ", min)
+                            : absl::StrCat("a whole number from ", min, " to ", max);
   const Value* value = Scalar(key, !fallback.has_value(), allowed);
   if (value == nullptr) return fallback.value_or(min);
   int64_t number;
@@ -425,8 +439,10 @@ double YamlMap::Double(absl::string_view key, std::optional<double> fallback, Nu
   return range.min;
 }
 
-absl::Duration YamlMap::Duration(absl::string_view key, std::optional<absl::Duration> fallback, absl::Duration min, absl::Duration max) {
-  std::string allowed = absl::StrCat(kDurationAllowed, ", from ", absl::FormatDuration(min), " to ", absl::FormatDuration(max));
+absl::Duration YamlMap::Duration(absl::string_view key, std::optional<absl::Duration> fallback, absl::Duration min,
+                                 absl::Duration max) {
+  std::string allowed =
+      absl::StrCat(kDurationAllowed, ", from ", absl::FormatDuration(min), " to ", absl::FormatDuration(max));
   const Value* value = Scalar(key, !fallback.has_value(), allowed);
   if (value == nullptr) return fallback.value_or(min);
   absl::StatusOr<absl::Duration> duration = ParseDuration(value->scalar);
@@ -484,7 +500,8 @@ std::vector<double> YamlMap::Doubles(absl::string_view key, NumberRange range) {
   }
   for (const Value& item : value->items) {
     double number;
-    if (item.kind == Value::Kind::kScalar && !item.quoted && ParseFiniteDouble(item.scalar, &number) && InRange(number, range)) {
+    if (item.kind == Value::Kind::kScalar && !item.quoted && ParseFiniteDouble(item.scalar, &number) &&
+        InRange(number, range)) {
       numbers.push_back(number);
     } else {
       ReportFound(key, item, absl::StrCat(DescribeRange(range), " in each place of the list"));
@@ -539,8 +556,9 @@ void YamlMap::Unsupported(absl::string_view key, absl::string_view default_value
   Ignore(key);
   const Value* value = Find(key);
   if (value == nullptr) return;
-  if (value->kind == Value::Kind::kNull ? default_value == "null"
-                                        : value->kind == Value::Kind::kScalar && SameScalar(value->scalar, default_value)) {
+  if (value->kind == Value::Kind::kNull
+          ? default_value == "null"
+          : value->kind == Value::Kind::kScalar && SameScalar(value->scalar, default_value)) {
     return;
   }
   ReportFound(key, *value, absl::StrCat("only ", default_value, " (", PathOf(key), " is not supported yet)"));

@@ -83,16 +83,17 @@ class YamlMap {
 
   std::string String(absl::string_view key, std::optional<std::string> fallback = std::nullopt);
   // One of `allowed`. Those in `later` are refused as not supported yet.
-  std::string Choice(absl::string_view key, std::optional<std::string> fallback, const std::vector<std::string>& allowed,
-                     const std::vector<std::string>& later = {});
+  std::string Choice(absl::string_view key, std::optional<std::string> fallback,
+                     const std::vector<std::string>& allowed, const std::vector<std::string>& later = {});
   int64_t Int(absl::string_view key, std::optional<int64_t> fallback, int64_t min, int64_t max);
   double Double(absl::string_view key, std::optional<double> fallback, NumberRange range);
-  absl::Duration Duration(absl::string_view key, std::optional<absl::Duration> fallback, absl::Duration min, absl::Duration max);
+  absl::Duration Duration(absl::string_view key, std::optional<absl::Duration> fallback, absl::Duration min,
+                          absl::Duration max);
   int64_t Bytes(absl::string_view key, std::optional<int64_t> fallback, int64_t min);
   double BytesPerSecond(absl::string_view key, std::optional<double> fallback);  // > 0
   std::vector<std::string> Strings(absl::string_view key);                       // Absent: empty.
   std::vector<double> Doubles(absl::string_view key, NumberRange range);         // Absent: empty.
-  YamlMap Map(absl::string_view key);          // Optional.
+  YamlMap Map(absl::string_view key);                                            // Optional.
   YamlMap RequiredMap(absl::string_view key);  // After the error for a missing map its children are not missed too.
   std::vector<YamlMap> Maps(absl::string_view key);  // A list of maps. Absent: empty.
 

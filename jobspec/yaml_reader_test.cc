@@ -62,7 +62,8 @@ TEST(YamlReaderTest, AbsentKeysGiveTheirFallback) {
 TEST(YamlReaderTest, ErrorsCarryFileLineFieldFoundAndAllowed) {
   auto document = MustParse("a:\n  b: lots\n");
   document->root().Map("a").Int("b", std::nullopt, 1, 9);
-  EXPECT_THAT(document->Finish(), StatusIs(kInvalid, "f.yaml:2: a.b: found \"lots\"; allowed: a whole number from 1 to 9"));
+  EXPECT_THAT(document->Finish(),
+              StatusIs(kInvalid, "f.yaml:2: a.b: found \"lots\"; allowed: a whole number from 1 to 9"));
 }
 
 TEST(YamlReaderTest, AllErrorsAreCollectedInOrderOfLines) {
@@ -95,9 +96,10 @@ TEST(YamlReaderTest, UnknownKeysProposeTheNearestKnownOne) {
   YamlMap a = document->root().Map("a");
   a.Double("learning_rate", 1, {});
   a.Double("momentum", 1, {});
-  EXPECT_THAT(document->Finish(), StatusIs(kInvalid,
-                                           "f.yaml:1: a.learning_rat: unknown key; did you mean learning_rate?; allowed: learning_rate, "
-                                           "momentum\nf.yaml:1: a.zzzzzz: unknown key; allowed: learning_rate, momentum"));
+  EXPECT_THAT(document->Finish(),
+              StatusIs(kInvalid,
+                       "f.yaml:1: a.learning_rat: unknown key; did you mean learning_rate?; allowed: learning_rate, "
+                       "momentum\nf.yaml:1: a.zzzzzz: unknown key; allowed: learning_rate, momentum"));
 }
 
 TEST(YamlReaderTest, UnknownKeysInsideListsAreFound) {
@@ -111,10 +113,11 @@ TEST(YamlReaderTest, WrongTypes) {
     const char* yaml;
     const char* found;
   };
-  for (const Case& c : {Case{"v: '5'", "found the text \"5\""}, Case{"v: [5]", "found a list"}, Case{"v: {a: 5}", "found a map"},
-                        Case{"v:", "found nothing"}, Case{"v: null", "found nothing"}, Case{"v: 5.5", "found \"5.5\""},
-                        Case{"v: true", "found \"true\""}, Case{"v: 99999999999999999999", "found \"9999"}, Case{"v: 11", "found \"11\""},
-                        Case{"v: -1", "found \"-1\""}}) {
+  for (const Case& c :
+       {Case{"v: '5'", "found the text \"5\""}, Case{"v: [5]", "found a list"}, Case{"v: {a: 5}", "found a map"},
+        Case{"v:", "found nothing"}, Case{"v: null", "found nothing"}, Case{"v: 5.5", "found \"5.5\""},
+        Case{"v: true", "found \"true\""}, Case{"v: 99999999999999999999", "found \"9999"},
+        Case{"v: 11", "found \"11\""}, Case{"v: -1", "found \"-1\""}}) {
     auto document = MustParse(c.yaml);
     document->root().Int("v", 1, 0, 10);
     EXPECT_THAT(document->Finish(), StatusIs(kInvalid, HasSubstr(c.found))) << c.yaml;
@@ -133,8 +136,8 @@ TEST(YamlReaderTest, WrongTypes) {
   root.Map("map").String("inner");  // Not missed on top of the wrong type.
   absl::Status status = document->Finish();
   for (const char* message : {"f.yaml:1: text: found nothing", "f.yaml:2: words: found \"a\"; allowed: a list of texts",
-                              "f.yaml:3: reals: found \"x\"; allowed: a number in each place", "f.yaml:4: maps: found \"a\"",
-                              "f.yaml:5: map: found \"a\"; allowed: a map"}) {
+                              "f.yaml:3: reals: found \"x\"; allowed: a number in each place",
+                              "f.yaml:4: maps: found \"a\"", "f.yaml:5: map: found \"a\"; allowed: a map"}) {
     EXPECT_THAT(status, StatusIs(kInvalid, HasSubstr(message)));
   }
   EXPECT_THAT(status, StatusIs(kInvalid, testing::Not(HasSubstr("inner"))));
@@ -196,7 +199,8 @@ TEST(YamlReaderTest, WhatIsNotPlainYamlIsRefused) {
            Case{deep, "found more than 32 levels"},
            Case{std::string(YamlDocument::kMaxBytes + 1, ' '), "allowed: at most 1048576"},
        }) {
-    EXPECT_THAT(YamlDocument::Parse(c.yaml, "f.yaml"), StatusIs(kInvalid, HasSubstr(c.message))) << c.yaml.substr(0, 60);
+    EXPECT_THAT(YamlDocument::Parse(c.yaml, "f.yaml"), StatusIs(kInvalid, HasSubstr(c.message)))
+        << c.yaml.substr(0, 60);
   }
 }
 
@@ -207,7 +211,8 @@ TEST(YamlReaderTest, AliasBombIsRefused) {
     std::string previous(1, static_cast<char>(c - 1));
     bomb += std::string(1, c) + ": &" + c + " [*" + previous + ", *" + previous + ", *" + previous + "]\n";
   }
-  EXPECT_THAT(YamlDocument::Parse(bomb, "f.yaml"), StatusIs(kInvalid, HasSubstr("anchors and aliases are not allowed")));
+  EXPECT_THAT(YamlDocument::Parse(bomb, "f.yaml"),
+              StatusIs(kInvalid, HasSubstr("anchors and aliases are not allowed")));
 }
 
 TEST(YamlReaderTest, ManyValuesAreRefused) {
@@ -293,7 +298,8 @@ TEST(UnitsTest, BytesPerSecond) {
 
 TEST(UnitsTest, FormattedBytesReadBack) {
   EXPECT_EQ(FormatBytes(int64_t{8} << 30), "8GiB");
-  for (int64_t bytes : {int64_t{0}, int64_t{1500}, int64_t{1024}, int64_t{3} << 20, (int64_t{1} << 40) + 1, int64_t{1} << 50}) {
+  for (int64_t bytes :
+       {int64_t{0}, int64_t{1500}, int64_t{1024}, int64_t{3} << 20, (int64_t{1} << 40) + 1, int64_t{1} << 50}) {
     EXPECT_THAT(ParseBytes(FormatBytes(bytes)), IsOkAndHolds(bytes));
   }
 }

@@ -58,7 +58,8 @@ absl::Status Authorize(const dataplane::PeerIdentity& peer, absl::string_view me
     return absl::UnauthenticatedError("this call needs a client certificate; without one only Join is open");
   }
   if (peer.not_after <= wall_now) {
-    return absl::UnauthenticatedError(absl::StrCat("the certificate expired at ", absl::FormatTime(peer.not_after, absl::UTCTimeZone())));
+    return absl::UnauthenticatedError(
+        absl::StrCat("the certificate expired at ", absl::FormatTime(peer.not_after, absl::UTCTimeZone())));
   }
   const bool allowed = rule != nullptr && ((peer.role == Role::kWorker && rule->worker) ||
                                            (peer.role == Role::kOperator && rule->operator_));
@@ -81,7 +82,8 @@ JoinToken NewJoinToken() {
 absl::StatusOr<JoinToken> ParseJoinToken(absl::string_view text) {
   std::vector<std::string> parts = absl::StrSplit(text, '.');
   if (parts.size() != 3 || parts[0] != "cw1" || parts[1].size() != 12 || parts[2].size() != 43) {
-    return absl::InvalidArgumentError("not a join token: it has the form cw1.ID.SECRET, as `causeway site add` prints it");
+    return absl::InvalidArgumentError(
+        "not a join token: it has the form cw1.ID.SECRET, as `causeway site add` prints it");
   }
   return JoinToken{.id = parts[1], .secret = parts[2]};
 }

@@ -58,7 +58,8 @@ std::vector<std::string> OurMethods() {
 // Written out once more, by hand, so that a slip in the table is seen.
 std::set<Role> Expected(const std::string& method) {
   if (method == "/causeway.v1.Membership/Join") return {Role::kAnonymous};
-  if (method.starts_with("/causeway.v1.Membership/") || method.starts_with("/causeway.v1.Data/")) return {Role::kWorker};
+  if (method.starts_with("/causeway.v1.Membership/") || method.starts_with("/causeway.v1.Data/"))
+    return {Role::kWorker};
   if (method == "/causeway.v1.Parameters/Push") return {Role::kWorker};
   if (method == "/causeway.v1.Parameters/Pull") return {Role::kWorker, Role::kOperator};
   if (method.starts_with("/causeway.v1.Operator/")) return {Role::kOperator};
@@ -97,7 +98,8 @@ TEST(AuthzTest, WholeMatrix) {
       if (Expected(method).contains(role)) {
         EXPECT_OK(status) << method << " as " << static_cast<int>(role);
       } else {
-        EXPECT_THAT(status, StatusIs(role == Role::kAnonymous ? absl::StatusCode::kUnauthenticated : absl::StatusCode::kPermissionDenied))
+        EXPECT_THAT(status, StatusIs(role == Role::kAnonymous ? absl::StatusCode::kUnauthenticated
+                                                              : absl::StatusCode::kPermissionDenied))
             << method << " as " << static_cast<int>(role);
       }
     }
@@ -105,8 +107,9 @@ TEST(AuthzTest, WholeMatrix) {
 }
 
 TEST(AuthzTest, AnUnknownMethodIsForNobody) {
-  for (const char* unknown : {"/causeway.v1.Operator/DropAllJobs", "/causeway.v2.Membership/Join", "/causeway.v1.Membership/Join/", "Join", "",
-                              "/causeway.v1.membership/join", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"}) {
+  for (const char* unknown :
+       {"/causeway.v1.Operator/DropAllJobs", "/causeway.v2.Membership/Join", "/causeway.v1.Membership/Join/", "Join",
+        "", "/causeway.v1.membership/join", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"}) {
     for (Role role : {Role::kAnonymous, Role::kWorker, Role::kOperator, Role::kCoordinator}) {
       EXPECT_FALSE(Authorize(Peer(role), unknown, kNow).ok()) << unknown << " as " << static_cast<int>(role);
     }
@@ -118,7 +121,8 @@ TEST(AuthzTest, ACertificateThatExpiredSinceTheConnectionWasMade) {
     dataplane::PeerIdentity peer = Peer(role);
     const char* method = role == Role::kWorker ? "/causeway.v1.Membership/Heartbeat" : "/causeway.v1.Operator/ListJobs";
     EXPECT_OK(Authorize(peer, method, peer.not_after - absl::Seconds(1)));
-    EXPECT_THAT(Authorize(peer, method, peer.not_after), StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("expired")));
+    EXPECT_THAT(Authorize(peer, method, peer.not_after),
+                StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("expired")));
   }
 }
 
@@ -127,7 +131,8 @@ TEST(JoinTokenTest, FormAndRoundTrip) {
   EXPECT_EQ(token.id.size(), 12u);
   EXPECT_EQ(token.id.find_first_not_of("0123456789abcdef"), std::string::npos);
   EXPECT_EQ(token.secret.size(), 43u);
-  EXPECT_EQ(token.secret.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"), std::string::npos);
+  EXPECT_EQ(token.secret.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"),
+            std::string::npos);
   EXPECT_EQ(token.ToString(), absl::StrCat("cw1.", token.id, ".", token.secret));
   ASSERT_OK_AND_ASSIGN(const JoinToken parsed, ParseJoinToken(token.ToString()));
   EXPECT_EQ(parsed.id, token.id);
@@ -148,9 +153,10 @@ TEST(JoinTokenTest, TokensDiffer) {
 
 TEST(JoinTokenTest, NoErrorShowsTheSecret) {
   const JoinToken token = NewJoinToken();
-  for (const std::string& bad : {token.secret, absl::StrCat("cw2.", token.id, ".", token.secret), absl::StrCat(token.ToString(), "x"),
-                                 absl::StrCat("cw1.", token.id, token.secret), absl::StrCat("cw1.x", token.id, ".", token.secret),
-                                 absl::StrCat(token.ToString(), ".x"), std::string()}) {
+  for (const std::string& bad :
+       {token.secret, absl::StrCat("cw2.", token.id, ".", token.secret), absl::StrCat(token.ToString(), "x"),
+        absl::StrCat("cw1.", token.id, token.secret), absl::StrCat("cw1.x", token.id, ".", token.secret),
+        absl::StrCat(token.ToString(), ".x"), std::string()}) {
     EXPECT_THAT(ParseJoinToken(bad), StatusIs(absl::StatusCode::kInvalidArgument, Not(HasSubstr(token.secret)))) << bad;
   }
 }

@@ -26,7 +26,8 @@ constexpr absl::Duration kAskTimeout = absl::Seconds(30);
 // Runs `ask` on the executor and waits for its answer. It may refer to the caller's variables: when this returns, `ask` has run or will
 // never run.
 template <typename T>
-absl::StatusOr<T> Ask(Executor* executor, Clock* clock, absl::string_view what, std::function<absl::StatusOr<T>()> ask) {
+absl::StatusOr<T> Ask(Executor* executor, Clock* clock, absl::string_view what,
+                      std::function<absl::StatusOr<T>()> ask) {
   struct Turn {
     Mutex mu;
     bool taken ABSL_GUARDED_BY(mu) = false;
@@ -50,7 +51,8 @@ absl::StatusOr<T> Ask(Executor* executor, Clock* clock, absl::string_view what, 
 // A committed model as a pull reads it.
 class VersionSource : public dataplane::PullSource {
  public:
-  VersionSource(const dataplane::Layout& layout, std::shared_ptr<const ParameterStore::Reader> reader) : reader_(std::move(reader)) {
+  VersionSource(const dataplane::Layout& layout, std::shared_ptr<const ParameterStore::Reader> reader)
+      : reader_(std::move(reader)) {
     info_.set_version(reader_->version().value());
     *info_.mutable_layout() = layout.ToProto();
     info_.set_layout_sha256(layout.hash());
@@ -74,9 +76,9 @@ class ContributionSink : public dataplane::PushSink {
     peer_ = peer;
     request_ = request;
     started_ = clock()->Now();
-    ASSIGN_OR_RETURN(ticket_, (Ask<Coordinator::PushTicket>(executor_, clock(), "the coordinator's decision on a push", [this] {
-                       return coordinator_->BeginPush(peer_, request_);
-                     })));
+    ASSIGN_OR_RETURN(ticket_,
+                     (Ask<Coordinator::PushTicket>(executor_, clock(), "the coordinator's decision on a push",
+                                                   [this] { return coordinator_->BeginPush(peer_, request_); })));
     Start start;
     if (ticket_.result.has_value()) {
       start.result = ticket_.result;
@@ -87,7 +89,9 @@ class ContributionSink : public dataplane::PushSink {
     return start;
   }
 
-  absl::Status Append(int64_t offset, absl::Span<const uint8_t> bytes) override { return upload_->Append(offset, bytes); }
+  absl::Status Append(int64_t offset, absl::Span<const uint8_t> bytes) override {
+    return upload_->Append(offset, bytes);
+  }
   absl::StatusOr<int64_t> Sync() override { return upload_->Sync(); }
 
   absl::StatusOr<v1::PushResult> Finish() override {
@@ -99,13 +103,16 @@ class ContributionSink : public dataplane::PushSink {
     if (!valid.ok()) {
       const std::string reason = RejectionReason(valid);
       if (reason.empty()) return valid;
-      return AskResult([this, reason, valid] { return coordinator_->RejectPush(peer_, request_, reason, std::string(valid.message())); });
+      return AskResult([this, reason, valid] {
+        return coordinator_->RejectPush(peer_, request_, reason, std::string(valid.message()));
+      });
     }
     const double push_s = absl::ToDoubleSeconds(clock()->Now() - started_);
-    absl::StatusOr<bool> journaled = Ask<bool>(executor_, clock(), "the coordinator's journal", [this, path, push_s]() -> absl::StatusOr<bool> {
-      RETURN_IF_ERROR(coordinator_->JournalPush(peer_, request_, path, push_s));
-      return true;
-    });
+    absl::StatusOr<bool> journaled =
+        Ask<bool>(executor_, clock(), "the coordinator's journal", [this, path, push_s]() -> absl::StatusOr<bool> {
+          RETURN_IF_ERROR(coordinator_->JournalPush(peer_, request_, path, push_s));
+          return true;
+        });
     if (absl::IsAborted(journaled.status())) {
       v1::PushResult result;
       result.set_outcome(v1::PushResult::OUTCOME_NOT_WANTED);
@@ -124,14 +131,19 @@ class ContributionSink : public dataplane::PushSink {
     executor_->Add([coordinator = coordinator_, peer = peer_, request = request_, added, push_s, answer]() mutable {
       answer.Set(coordinator->FinishPush(peer, request, added, push_s));
     });
-    absl::StatusOr<v1::PushResult> result = answer.Await(clock(), clock()->Now() + kAskTimeout, "the coordinator's answer to a push");
+    absl::StatusOr<v1::PushResult> result =
+        answer.Await(clock(), clock()->Now() + kAskTimeout, "the coordinator's answer to a push");
     if (absl::IsDeadlineExceeded(result.status())) return absl::UnavailableError(result.status().message());
     return result;
   }
 
   void Abandon(const absl::Status& status) override {
-    log::Info("push broken", {{"job", ticket_.key.job}, {"worker", peer_.name}, {"round", ticket_.key.round},
-                              {"durable_bytes", upload_->durable_bytes()}, {"total_bytes", upload_->total_bytes()}, {"status", status}});
+    log::Info("push broken", {{"job", ticket_.key.job},
+                              {"worker", peer_.name},
+                              {"round", ticket_.key.round},
+                              {"durable_bytes", upload_->durable_bytes()},
+                              {"total_bytes", upload_->total_bytes()},
+                              {"status", status}});
   }
 
  private:
@@ -164,14 +176,10 @@ class ContributionSink : public dataplane::PushSink {
 
 const char* KindName(LinkKind kind) {
   switch (kind) {
-    case LinkKind::kFetch:
-      return "fetch";
-    case LinkKind::kProbe:
-      return "probe";
-    case LinkKind::kPull:
-      return "pull";
-    case LinkKind::kPush:
-      return "push";
+    case LinkKind::kFetch: return "fetch";
+    case LinkKind::kProbe: return "probe";
+    case LinkKind::kPull: return "pull";
+    case LinkKind::kPush: return "push";
   }
   return "unknown";
 }
@@ -214,10 +222,11 @@ absl::Status BulkService::Serve(LinkKind kind, const PeerIdentity& peer, datapla
     switch (kind) {
       case LinkKind::kFetch: {
         if (!first.has_fetch_request()) break;
-        RETURN_IF_ERROR(Ask<bool>(executor_, clock, "the coordinator's decision on a fetch", [&]() -> absl::StatusOr<bool> {
-                          RETURN_IF_ERROR(coordinator_->CheckFetch(peer, first.fetch_request().job()));
-                          return true;
-                        }).status());
+        RETURN_IF_ERROR(
+            Ask<bool>(executor_, clock, "the coordinator's decision on a fetch", [&]() -> absl::StatusOr<bool> {
+              RETURN_IF_ERROR(coordinator_->CheckFetch(peer, first.fetch_request().job()));
+              return true;
+            }).status());
         return dataplane::ServeFetch(&link, first.fetch_request(), coordinator_->chunks(), options);
       }
       case LinkKind::kProbe:
@@ -228,8 +237,10 @@ absl::Status BulkService::Serve(LinkKind kind, const PeerIdentity& peer, datapla
         ASSIGN_OR_RETURN(const Coordinator::PullTicket ticket,
                          (Ask<Coordinator::PullTicket>(executor_, clock, "the coordinator's decision on a pull",
                                                        [&] { return coordinator_->BeginPull(first.pull_request()); })));
-        ASSIGN_OR_RETURN(std::shared_ptr<const ParameterStore::Reader> reader, ticket.store->OpenVersion(ticket.version));
-        return dataplane::ServePull(&link, first.pull_request(), VersionSource(ticket.layout, std::move(reader)), options);
+        ASSIGN_OR_RETURN(std::shared_ptr<const ParameterStore::Reader> reader,
+                         ticket.store->OpenVersion(ticket.version));
+        return dataplane::ServePull(&link, first.pull_request(), VersionSource(ticket.layout, std::move(reader)),
+                                    options);
       }
       case LinkKind::kPush: {
         if (!first.has_push_request()) break;

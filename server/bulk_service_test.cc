@@ -22,9 +22,11 @@ class BulkServiceTest : public CoordinatorTest {
     EXPECT_OK(Submit(Yaml("job", "end: {rounds: 12}\n")));
     RunUntilTraining(0);
   }
-  std::string Metric(const std::string& outcome) { return absl::StrCat("causeway_contributions_total{job=\"job\",outcome=\"", outcome, "\"} 1\n"); }
-  void ExpectPush(const std::string& name, const v1::PushRequest& request, const std::vector<uint8_t>& bytes, Outcome::Outcome outcome,
-                  const std::string& reason) {
+  std::string Metric(const std::string& outcome) {
+    return absl::StrCat("causeway_contributions_total{job=\"job\",outcome=\"", outcome, "\"} 1\n");
+  }
+  void ExpectPush(const std::string& name, const v1::PushRequest& request, const std::vector<uint8_t>& bytes,
+                  Outcome::Outcome outcome, const std::string& reason) {
     ASSERT_OK_AND_ASSIGN(const v1::PushResult result, Push(worker(name), request, bytes));
     EXPECT_EQ(result.outcome(), outcome) << reason;
     EXPECT_EQ(result.reason(), reason);
@@ -53,9 +55,11 @@ TEST_F(BulkServiceTest, BadContributionsAreAnsweredAndCountedAndTheJobGoesOn) {
       {"wrong_shape", [](auto* request, auto*) { request->set_parts(2); }},
       {"wrong_weight", [](auto* request, auto*) { request->set_samples(request->samples() + 1); }},
       {"wrong_weight", [](auto* request, auto*) { request->set_samples(-1); }},
-      {"stale_round", [](auto* request, auto*) { request->mutable_fence()->set_round(7); }, Outcome::OUTCOME_NOT_WANTED},
+      {"stale_round", [](auto* request, auto*) { request->mutable_fence()->set_round(7); },
+       Outcome::OUTCOME_NOT_WANTED},
       {"stale_round", [](auto* request, auto*) { request->set_attempt(1); }, Outcome::OUTCOME_NOT_WANTED},
-      {"old_incarnation", [](auto* request, auto*) { request->mutable_fence()->set_incarnation(0); }, Outcome::OUTCOME_NOT_WANTED},
+      {"old_incarnation", [](auto* request, auto*) { request->mutable_fence()->set_incarnation(0); },
+       Outcome::OUTCOME_NOT_WANTED},
   };
   std::map<std::string, int64_t> counts;
   int64_t round = 0;
@@ -69,8 +73,8 @@ TEST_F(BulkServiceTest, BadContributionsAreAnsweredAndCountedAndTheJobGoesOn) {
     EXPECT_EQ(result.reason(), c.reason);
     EXPECT_FALSE(result.message().empty());
     EXPECT_EQ(Job().rejected().at(c.reason), ++counts[c.reason]);
-    EXPECT_THAT(registry_->Expose(), HasSubstr(absl::StrCat("causeway_contributions_total{job=\"job\",outcome=\"", c.reason, "\"} ",
-                                                            counts[c.reason], "\n")));
+    EXPECT_THAT(registry_->Expose(), HasSubstr(absl::StrCat("causeway_contributions_total{job=\"job\",outcome=\"",
+                                                            c.reason, "\"} ", counts[c.reason], "\n")));
     // Who is rejected has had its turn, and the others carry the round.
     EXPECT_EQ(worker("w0").assignment.has_train(), c.outcome == Outcome::OUTCOME_NOT_WANTED);
     if (c.outcome == Outcome::OUTCOME_REJECTED) RunUntilTraining(++round);
@@ -114,7 +118,8 @@ TEST_F(BulkServiceTest, Pulls) {
   EXPECT_EQ(initial.version, 0);
   EXPECT_EQ(initial.bytes, Model(0, 0));
   EXPECT_EQ(initial.layout.hash(), layout_.hash());
-  EXPECT_THAT(dataplane::PullModel(Transfer(w0), "none", -1, 1 << 20), StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
+  EXPECT_THAT(dataplane::PullModel(Transfer(w0), "none", -1, 1 << 20),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
   EXPECT_THAT(dataplane::PullModel(Transfer(w0), "job", 9, 1 << 20), StatusIs(absl::StatusCode::kNotFound));
   Run();
   ASSERT_OK_AND_ASSIGN(const auto last, dataplane::PullModel(Transfer(w0), "job", -1, 1 << 20));
@@ -149,13 +154,15 @@ TEST_F(BulkServiceTest, FetchIsForTheJobsSitesOnly) {
 }
 
 TEST_F(BulkServiceTest, AStreamBeginsWithItsRequest) {
-  for (auto kind : {dataplane::LinkKind::kFetch, dataplane::LinkKind::kProbe, dataplane::LinkKind::kPull, dataplane::LinkKind::kPush}) {
+  for (auto kind : {dataplane::LinkKind::kFetch, dataplane::LinkKind::kProbe, dataplane::LinkKind::kPull,
+                    dataplane::LinkKind::kPush}) {
     auto link = worker("w0").dialer->Dial(kind, absl::InfiniteFuture());
     ASSERT_OK(link);
     v1::Frame frame;
     frame.mutable_data()->set_offset(1);
     ASSERT_OK((*link)->Write(frame, {}, absl::InfiniteFuture()));
-    EXPECT_THAT((*link)->Finish(absl::InfiniteFuture()), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("begins with its request")));
+    EXPECT_THAT((*link)->Finish(absl::InfiniteFuture()),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("begins with its request")));
   }
 }
 

@@ -67,8 +67,8 @@ class HeartbeatReactor : public grpc::ServerBidiReactor<v1::HeartbeatRequest, v1
                          public Closable,
                          public std::enable_shared_from_this<HeartbeatReactor> {
  public:
-  static grpc::ServerBidiReactor<v1::HeartbeatRequest, v1::HeartbeatResponse>* Start(Coordinator* coordinator, Executor* executor,
-                                                                                    StreamSet* streams, absl::StatusOr<PeerIdentity> peer) {
+  static grpc::ServerBidiReactor<v1::HeartbeatRequest, v1::HeartbeatResponse>* Start(
+      Coordinator* coordinator, Executor* executor, StreamSet* streams, absl::StatusOr<PeerIdentity> peer) {
     std::shared_ptr<HeartbeatReactor> reactor(new HeartbeatReactor(coordinator, executor, streams));
     reactor->self_ = reactor;
     if (!peer.ok()) {
@@ -137,10 +137,16 @@ class HeartbeatReactor : public grpc::ServerBidiReactor<v1::HeartbeatRequest, v1
   void Handle(const v1::HeartbeatRequest& request) {
     absl::Status status;
     if (stream_ == 0) {
-      absl::StatusOr<int64_t> stream = coordinator_->OpenHeartbeat(
-          peer_, Incarnation(request.incarnation()),
-          {.send = [weak = weak_from_this()](const v1::HeartbeatResponse& r) { if (auto self = weak.lock()) self->Send(r); },
-           .close = [weak = weak_from_this()](const absl::Status& s) { if (auto self = weak.lock()) self->Close(s); }});
+      absl::StatusOr<int64_t> stream =
+          coordinator_->OpenHeartbeat(peer_, Incarnation(request.incarnation()),
+                                      {.send =
+                                           [weak = weak_from_this()](const v1::HeartbeatResponse& r) {
+                                             if (auto self = weak.lock()) self->Send(r);
+                                           },
+                                       .close =
+                                           [weak = weak_from_this()](const absl::Status& s) {
+                                             if (auto self = weak.lock()) self->Close(s);
+                                           }});
       status = stream.status();
       if (stream.ok()) stream_ = *stream;
     }
@@ -181,8 +187,8 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::GetJobResponse>,
                      public Closable,
                      public std::enable_shared_from_this<WatchReactor> {
  public:
-  static grpc::ServerWriteReactor<v1::GetJobResponse>* Start(Coordinator* coordinator, Executor* executor, Clock* clock, StreamSet* streams,
-                                                             const std::string& job) {
+  static grpc::ServerWriteReactor<v1::GetJobResponse>* Start(Coordinator* coordinator, Executor* executor, Clock* clock,
+                                                             StreamSet* streams, const std::string& job) {
     std::shared_ptr<WatchReactor> reactor(new WatchReactor(coordinator, executor, clock, streams, job));
     reactor->self_ = reactor;
     if (!streams->Add(reactor)) {
@@ -267,7 +273,8 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::GetJobResponse>,
 
 // Calls `work` on the executor and finishes the call with what it returns.
 template <typename Response, typename Work>
-grpc::ServerUnaryReactor* Unary(Executor* executor, grpc::CallbackServerContext* context, Response* response, Work work) {
+grpc::ServerUnaryReactor* Unary(Executor* executor, grpc::CallbackServerContext* context, Response* response,
+                                Work work) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   executor->Add([reactor, response, work = std::move(work)]() mutable {
     absl::StatusOr<Response> result = work();
@@ -288,7 +295,8 @@ class MembershipService : public v1::Membership::CallbackService {
   MembershipService(Coordinator* coordinator, Executor* executor, StreamSet* streams)
       : coordinator_(coordinator), executor_(executor), streams_(streams) {}
 
-  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context, const v1::JoinRequest* request, v1::JoinResponse* response) override {
+  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context, const v1::JoinRequest* request,
+                                 v1::JoinResponse* response) override {
     return Unary(executor_, context, response, [this, request] { return coordinator_->Join(*request); });
   }
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const v1::RegisterRequest* request,
@@ -297,7 +305,8 @@ class MembershipService : public v1::Membership::CallbackService {
       return coordinator_->Register(peer, *request, address);
     });
   }
-  grpc::ServerBidiReactor<v1::HeartbeatRequest, v1::HeartbeatResponse>* Heartbeat(grpc::CallbackServerContext* context) override {
+  grpc::ServerBidiReactor<v1::HeartbeatRequest, v1::HeartbeatResponse>* Heartbeat(
+      grpc::CallbackServerContext* context) override {
     return HeartbeatReactor::Start(coordinator_, executor_, streams_, GetPeer(*context));
   }
   grpc::ServerUnaryReactor* ReportModel(grpc::CallbackServerContext* context, const v1::ReportModelRequest* request,
@@ -318,7 +327,8 @@ class MembershipService : public v1::Membership::CallbackService {
       return Empty<v1::ReportDataResponse>(coordinator_->ReportData(peer, *request));
     });
   }
-  grpc::ServerUnaryReactor* ReportEvaluation(grpc::CallbackServerContext* context, const v1::ReportEvaluationRequest* request,
+  grpc::ServerUnaryReactor* ReportEvaluation(grpc::CallbackServerContext* context,
+                                             const v1::ReportEvaluationRequest* request,
                                              v1::ReportEvaluationResponse* response) override {
     return ForWorker(context, response, [this, request](const PeerIdentity& peer) {
       return Empty<v1::ReportEvaluationResponse>(coordinator_->ReportEvaluation(peer, *request));
@@ -330,7 +340,8 @@ class MembershipService : public v1::Membership::CallbackService {
       return Empty<v1::ReportFailureResponse>(coordinator_->ReportFailure(peer, *request));
     });
   }
-  grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context, const v1::LeaveRequest* request, v1::LeaveResponse* response) override {
+  grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context, const v1::LeaveRequest* request,
+                                  v1::LeaveResponse* response) override {
     return ForWorker(context, response, [this, request](const PeerIdentity& peer) {
       return Empty<v1::LeaveResponse>(coordinator_->Leave(peer, *request));
     });
@@ -339,10 +350,11 @@ class MembershipService : public v1::Membership::CallbackService {
  private:
   template <typename Response, typename Work>
   grpc::ServerUnaryReactor* ForWorker(grpc::CallbackServerContext* context, Response* response, Work work) {
-    return Unary(executor_, context, response, [peer = GetPeer(*context), work = std::move(work)]() -> absl::StatusOr<Response> {
-      if (!peer.ok()) return peer.status();
-      return work(*peer);
-    });
+    return Unary(executor_, context, response,
+                 [peer = GetPeer(*context), work = std::move(work)]() -> absl::StatusOr<Response> {
+                   if (!peer.ok()) return peer.status();
+                   return work(*peer);
+                 });
   }
 
   Coordinator* const coordinator_;
@@ -376,18 +388,23 @@ class OperatorService : public v1::Operator::CallbackService {
     });
     return reactor;
   }
-  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest*, v1::ListJobsResponse* response) override {
-    return Unary(executor_, context, response, [this]() -> absl::StatusOr<v1::ListJobsResponse> { return coordinator_->ListJobs(); });
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest*,
+                                     v1::ListJobsResponse* response) override {
+    return Unary(executor_, context, response,
+                 [this]() -> absl::StatusOr<v1::ListJobsResponse> { return coordinator_->ListJobs(); });
   }
-  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request, v1::GetJobResponse* response) override {
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
+                                   v1::GetJobResponse* response) override {
     return Unary(executor_, context, response, [this, request] { return coordinator_->GetJob(request->job()); });
   }
-  grpc::ServerWriteReactor<v1::GetJobResponse>* WatchJob(grpc::CallbackServerContext*, const v1::GetJobRequest* request) override {
+  grpc::ServerWriteReactor<v1::GetJobResponse>* WatchJob(grpc::CallbackServerContext*,
+                                                         const v1::GetJobRequest* request) override {
     return WatchReactor::Start(coordinator_, executor_, clock_, streams_, request->job());
   }
   grpc::ServerUnaryReactor* AbortJob(grpc::CallbackServerContext* context, const v1::AbortJobRequest* request,
                                      v1::AbortJobResponse* response) override {
-    return Unary(executor_, context, response, [this, request] { return Empty<v1::AbortJobResponse>(coordinator_->AbortJob(*request)); });
+    return Unary(executor_, context, response,
+                 [this, request] { return Empty<v1::AbortJobResponse>(coordinator_->AbortJob(*request)); });
   }
   grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context, const v1::ListWorkersRequest* request,
                                         v1::ListWorkersResponse* response) override {
@@ -395,14 +412,18 @@ class OperatorService : public v1::Operator::CallbackService {
   }
   grpc::ServerUnaryReactor* RemoveWorker(grpc::CallbackServerContext* context, const v1::RemoveWorkerRequest* request,
                                          v1::RemoveWorkerResponse* response) override {
-    return Unary(executor_, context, response,
-                 [this, request] { return Empty<v1::RemoveWorkerResponse>(coordinator_->RemoveWorker(request->worker())); });
+    return Unary(executor_, context, response, [this, request] {
+      return Empty<v1::RemoveWorkerResponse>(coordinator_->RemoveWorker(request->worker()));
+    });
   }
-  grpc::ServerUnaryReactor* AddSite(grpc::CallbackServerContext* context, const v1::AddSiteRequest* request, v1::AddSiteResponse* response) override {
+  grpc::ServerUnaryReactor* AddSite(grpc::CallbackServerContext* context, const v1::AddSiteRequest* request,
+                                    v1::AddSiteResponse* response) override {
     return Unary(executor_, context, response, [this, request] { return coordinator_->AddSite(*request); });
   }
-  grpc::ServerUnaryReactor* ListSites(grpc::CallbackServerContext* context, const v1::ListSitesRequest*, v1::ListSitesResponse* response) override {
-    return Unary(executor_, context, response, [this]() -> absl::StatusOr<v1::ListSitesResponse> { return coordinator_->ListSites(); });
+  grpc::ServerUnaryReactor* ListSites(grpc::CallbackServerContext* context, const v1::ListSitesRequest*,
+                                      v1::ListSitesResponse* response) override {
+    return Unary(executor_, context, response,
+                 [this]() -> absl::StatusOr<v1::ListSitesResponse> { return coordinator_->ListSites(); });
   }
   grpc::ServerUnaryReactor* RemoveSite(grpc::CallbackServerContext* context, const v1::RemoveSiteRequest* request,
                                        v1::RemoveSiteResponse* response) override {
@@ -411,12 +432,14 @@ class OperatorService : public v1::Operator::CallbackService {
   }
   grpc::ServerUnaryReactor* ListTokens(grpc::CallbackServerContext* context, const v1::ListTokensRequest*,
                                        v1::ListTokensResponse* response) override {
-    return Unary(executor_, context, response, [this]() -> absl::StatusOr<v1::ListTokensResponse> { return coordinator_->ListTokens(); });
+    return Unary(executor_, context, response,
+                 [this]() -> absl::StatusOr<v1::ListTokensResponse> { return coordinator_->ListTokens(); });
   }
   grpc::ServerUnaryReactor* RevokeToken(grpc::CallbackServerContext* context, const v1::RevokeTokenRequest* request,
                                         v1::RevokeTokenResponse* response) override {
-    return Unary(executor_, context, response,
-                 [this, request] { return Empty<v1::RevokeTokenResponse>(coordinator_->RevokeToken(request->token_id())); });
+    return Unary(executor_, context, response, [this, request] {
+      return Empty<v1::RevokeTokenResponse>(coordinator_->RevokeToken(request->token_id()));
+    });
   }
   grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
                                        v1::ListModelsResponse* response) override {

@@ -26,7 +26,8 @@ constexpr absl::Duration kMaxTokenLifetime = absl::Hours(24 * 365);
 constexpr int64_t kAttemptsPerIncarnation = 1000000;
 
 DataOwner::Source TrainSource(const v1::JobSpec& spec) {
-  return {.images = spec.data().train().images(), .labels = spec.data().train().labels(),
+  return {.images = spec.data().train().images(),
+          .labels = spec.data().train().labels(),
           .seed = MixSeed(spec.seed(), {"training set"})};
 }
 DataOwner::Source TestSource(const v1::JobSpec& spec) {
@@ -82,9 +83,12 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(Options options
   ASSIGN_OR_RETURN(coordinator->journal_, Journal::Open(JoinPath(o.dir, "journal.db")), "journal");
   ASSIGN_OR_RETURN(const int64_t incarnation, coordinator->journal_->NextIncarnation());
   coordinator->incarnation_ = Incarnation(incarnation);
-  ASSIGN_OR_RETURN(coordinator->spool_, Spool::Create({.fs = o.fs, .dir = JoinPath(o.dir, "spool"), .max_bytes = o.spool_limit_bytes}), "spool");
+  ASSIGN_OR_RETURN(coordinator->spool_,
+                   Spool::Create({.fs = o.fs, .dir = JoinPath(o.dir, "spool"), .max_bytes = o.spool_limit_bytes}),
+                   "spool");
   ASSIGN_OR_RETURN(coordinator->data_owner_,
-                   DataOwner::Create({.fs = o.fs, .data_root = o.data_root, .chunk_dir = JoinPath(o.dir, "chunks")}), "chunks");
+                   DataOwner::Create({.fs = o.fs, .data_root = o.data_root, .chunk_dir = JoinPath(o.dir, "chunks")}),
+                   "chunks");
   coordinator->metrics_ = std::make_unique<Metrics>(o.registry);
   RETURN_IF_ERROR(coordinator->Recover());
   return coordinator;
@@ -109,17 +113,25 @@ void Coordinator::Tick() {
 absl::Status Coordinator::Recover() {
   const absl::Time now = options_.clock->Now();
   ASSIGN_OR_RETURN(const std::vector<SiteRow> sites, journal_->LoadSites());
-  for (const SiteRow& row : sites) membership_.Restore(Site{.name = SiteId(row.name), .generation = Generation(row.generation)});
+  for (const SiteRow& row : sites)
+    membership_.Restore(Site{.name = SiteId(row.name), .generation = Generation(row.generation)});
   ASSIGN_OR_RETURN(const std::vector<TokenRow> tokens, journal_->LoadTokens());
   for (const TokenRow& row : tokens) {
-    membership_.Restore(Token{.id = row.id, .site = SiteId(row.site), .secret_hash = row.sha256, .uses = static_cast<int32_t>(row.uses),
-                              .uses_left = static_cast<int32_t>(row.uses_left), .expires = absl::FromUnixMillis(row.expires_ms),
+    membership_.Restore(Token{.id = row.id,
+                              .site = SiteId(row.site),
+                              .secret_hash = row.sha256,
+                              .uses = static_cast<int32_t>(row.uses),
+                              .uses_left = static_cast<int32_t>(row.uses_left),
+                              .expires = absl::FromUnixMillis(row.expires_ms),
                               .revoked = row.revoked});
   }
   ASSIGN_OR_RETURN(const std::vector<WorkerRow> workers, journal_->LoadWorkers());
   for (const WorkerRow& row : workers) {
-    Worker worker{.name = WorkerId(row.name), .site = SiteId(row.site), .certificate_serial = row.serial,
-                  .certificate_expires = absl::FromUnixMillis(row.cert_expires_ms), .removed = row.removed};
+    Worker worker{.name = WorkerId(row.name),
+                  .site = SiteId(row.site),
+                  .certificate_serial = row.serial,
+                  .certificate_expires = absl::FromUnixMillis(row.cert_expires_ms),
+                  .removed = row.removed};
     worker.incarnation = Incarnation(row.incarnation);
     membership_.Restore(worker);
   }
@@ -131,8 +143,10 @@ absl::Status Coordinator::Recover() {
   }
   // Who took part is given a lease's time to come back before its job goes on without it.
   recovering_until_ = now + options_.lease + options_.broken_stream_grace;
-  log::Info("coordinator recovered", {{"incarnation", incarnation_.value()}, {"sites", static_cast<int64_t>(sites.size())},
-                                      {"workers", static_cast<int64_t>(workers.size())}, {"jobs", static_cast<int64_t>(jobs_.size())}});
+  log::Info("coordinator recovered", {{"incarnation", incarnation_.value()},
+                                      {"sites", static_cast<int64_t>(sites.size())},
+                                      {"workers", static_cast<int64_t>(workers.size())},
+                                      {"jobs", static_cast<int64_t>(jobs_.size())}});
   return absl::OkStatus();
 }
 
@@ -169,7 +183,8 @@ absl::Status Coordinator::RecoverJob(JobRow row) {
   }
   ASSIGN_OR_RETURN(const std::vector<ProfileRow> profiles, journal_->LoadProfiles(row.name));
   for (const ProfileRow& profile : profiles) {
-    ASSIGN_OR_RETURN(stored.profiles[WorkerId(profile.worker)], ParseStored<v1::DeviceProfile>(profile.profile, "a profile"));
+    ASSIGN_OR_RETURN(stored.profiles[WorkerId(profile.worker)],
+                     ParseStored<v1::DeviceProfile>(profile.profile, "a profile"));
   }
   ASSIGN_OR_RETURN(const std::vector<EvaluationRow> evaluations, journal_->LoadEvaluations(row.name));
   for (const EvaluationRow& evaluation : evaluations) {
@@ -193,7 +208,8 @@ absl::Status Coordinator::RecoverJob(JobRow row) {
     if (model.ok()) {
       entry->store->Publish(newest, *model, entry->commits.back().sha256);
     } else if (!job->ended()) {
-      log::Error("checkpoint damaged", {{"job", entry->row.name}, {"version", newest.value()}, {"status", model.status()}});
+      log::Error("checkpoint damaged",
+                 {{"job", entry->row.name}, {"version", newest.value()}, {"status", model.status()}});
       job->Fail(absl::StrCat("model version ", newest.value(), " cannot be read: ", model.status().message()), now);
     }
   }
@@ -205,7 +221,8 @@ absl::Status Coordinator::RecoverJob(JobRow row) {
   }
   jobs_.push_back(std::move(entry));
   // Makes the sum of the open round, then puts back what had been counted.
-  for (Job::Action& action : job->Advance(now, options_.clock->WallNow())) jobs_.back()->actions.push_back(std::move(action));
+  for (Job::Action& action : job->Advance(now, options_.clock->WallNow()))
+    jobs_.back()->actions.push_back(std::move(action));
   CarryOut(jobs_.back().get());
   return ReaddContributions(jobs_.back().get());
 }
@@ -214,22 +231,29 @@ absl::Status Coordinator::ReaddContributions(JobEntry* entry) {
   const RoundBook* book = entry->job->book();
   ASSIGN_OR_RETURN(const std::vector<ContributionRow> rows, journal_->LoadContributions(entry->row.name));
   for (const ContributionRow& row : rows) {
-    if (book == nullptr || row.round != book->options().round.value() || row.attempt != book->options().attempt || entry->sum == nullptr) continue;
+    if (book == nullptr || row.round != book->options().round.value() || row.attempt != book->options().attempt ||
+        entry->sum == nullptr)
+      continue;
     const RoundBook::Entry* participant = book->Find(WorkerId(row.worker));
     if (participant == nullptr) continue;
-    ASSIGN_OR_RETURN(const v1::StoredContribution info, ParseStored<v1::StoredContribution>(row.info, "a contribution"));
+    ASSIGN_OR_RETURN(const v1::StoredContribution info,
+                     ParseStored<v1::StoredContribution>(row.info, "a contribution"));
     const auto add = [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, options_.fs->OpenForRead(row.path), "spooled contribution");
+      ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, options_.fs->OpenForRead(row.path),
+                       "spooled contribution");
       MutexLock lock(&entry->sum->mu);
       return entry->sum->sum->Add(*file, row.samples, participant->participant.rank);
     };
     if (absl::Status added = add(); !added.ok()) {
-      log::Error("contribution not restored", {{"job", row.job}, {"worker", row.worker}, {"round", row.round}, {"status", added}});
-      entry->job->DropOpenRound(absl::StrCat("the contribution of ", row.worker, " could not be read again: ", added.message()));
+      log::Error("contribution not restored",
+                 {{"job", row.job}, {"worker", row.worker}, {"round", row.round}, {"status", added}});
+      entry->job->DropOpenRound(
+          absl::StrCat("the contribution of ", row.worker, " could not be read again: ", added.message()));
       return absl::OkStatus();
     }
     entry->job->RestoreContribution(WorkerId(row.worker), row.samples, row.sha256, info);
-    log::Info("contribution restored", {{"job", row.job}, {"worker", row.worker}, {"round", row.round}, {"samples", row.samples}});
+    log::Info("contribution restored",
+              {{"job", row.job}, {"worker", row.worker}, {"round", row.round}, {"samples", row.samples}});
   }
   return absl::OkStatus();
 }
@@ -247,7 +271,8 @@ void Coordinator::Pump() {
     for (int turn = 0; turn < 1000; ++turn) {
       CarryOut(entry.get());
       if (!entry->actions.empty() || entry->busy) break;
-      for (Job::Action& action : entry->job->Advance(now, options_.clock->WallNow())) entry->actions.push_back(std::move(action));
+      for (Job::Action& action : entry->job->Advance(now, options_.clock->WallNow()))
+        entry->actions.push_back(std::move(action));
       if (entry->actions.empty()) break;
     }
     if (entry->job->ended() && entry->actions.empty() && entry->data_open) {
@@ -290,9 +315,11 @@ void Coordinator::PresentTo(JobEntry* entry, const Worker& worker, absl::Time no
 void Coordinator::TakeLost(absl::Time now) {
   for (const Membership::Lost& lost : membership_.TakeLost(now)) {
     const Worker& worker = *membership_.Find(lost.worker);
-    log::Warning("worker lost", {{"worker", lost.worker.value()}, {"site", worker.site.value()}, {"reason", lost.reason}});
+    log::Warning("worker lost",
+                 {{"worker", lost.worker.value()}, {"site", worker.site.value()}, {"reason", lost.reason}});
     if (const Site* site = membership_.Find(worker.site); site != nullptr) {
-      if (absl::Status put = journal_->PutSite({.name = site->name.value(), .generation = site->generation.value()}); !put.ok()) {
+      if (absl::Status put = journal_->PutSite({.name = site->name.value(), .generation = site->generation.value()});
+          !put.ok()) {
         log::Error("journal", {{"status", put}});
       }
     }
@@ -336,9 +363,11 @@ JobRow Coordinator::RowOf(const JobEntry& entry) const {
   return row;
 }
 
-absl::StatusOr<std::shared_ptr<ParameterStore>> Coordinator::MakeStore(const std::string& job, const dataplane::Layout& layout) const {
+absl::StatusOr<std::shared_ptr<ParameterStore>> Coordinator::MakeStore(const std::string& job,
+                                                                       const dataplane::Layout& layout) const {
   ASSIGN_OR_RETURN(std::unique_ptr<ParameterStore> store,
-                   ParameterStore::Create({.fs = options_.fs, .dir = JoinPath(JoinPath(options_.dir, "jobs"), job), .layout = layout}));
+                   ParameterStore::Create(
+                       {.fs = options_.fs, .dir = JoinPath(JoinPath(options_.dir, "jobs"), job), .layout = layout}));
   return std::shared_ptr<ParameterStore>(std::move(store));
 }
 
@@ -351,14 +380,18 @@ absl::Status Coordinator::CarryOut(JobEntry* entry, const Job::Action& action) {
     return journal_->UpdateJob(RowOf(*entry));
   }
   if (const auto* plan = std::get_if<Job::StorePlan>(&action)) {
-    return journal_->PutPlan({.job = name, .number = plan->result.plan.number(), .plan = plan->result.plan.SerializeAsString(),
+    return journal_->PutPlan({.job = name,
+                              .number = plan->result.plan.number(),
+                              .plan = plan->result.plan.SerializeAsString(),
                               .shards = StoreShards(plan->result.shards)});
   }
   if (const auto* profile = std::get_if<Job::StoreProfile>(&action)) {
-    return journal_->PutProfile({.job = name, .worker = profile->worker.value(), .profile = profile->profile.SerializeAsString()});
+    return journal_->PutProfile(
+        {.job = name, .worker = profile->worker.value(), .profile = profile->profile.SerializeAsString()});
   }
   if (const auto* evaluation = std::get_if<Job::StoreEvaluation>(&action)) {
-    return journal_->PutEvaluation({.job = name, .version = evaluation->evaluation.version(),
+    return journal_->PutEvaluation({.job = name,
+                                    .version = evaluation->evaluation.version(),
                                     .evaluation = evaluation->evaluation.SerializeAsString()});
   }
   if (std::holds_alternative<Job::OpenRound>(action)) {
@@ -396,10 +429,18 @@ void Coordinator::CommitRoundOnIo(JobEntry* entry, const v1::RoundRecord& record
       }
       ASSIGN_OR_RETURN(const ParameterStore::Checkpoint checkpoint,
                        store->WriteCheckpoint(Version(record.version()), *model,
-                                              {{"job", row.name}, {"round", absl::StrCat(record.round())}, {"version", absl::StrCat(record.version())},
+                                              {{"job", row.name},
+                                               {"round", absl::StrCat(record.round())},
+                                               {"version", absl::StrCat(record.version())},
                                                {"causeway", dataplane::kBuildVersion}}));
-      CommitRow commit_row{.job = row.name, .fragment = 0, .round = record.round(), .version = record.version(), .sha256 = checkpoint.sha256,
-                           .path = checkpoint.path, .samples = record.samples(), .committed_ms = record.committed_ms(),
+      CommitRow commit_row{.job = row.name,
+                           .fragment = 0,
+                           .round = record.round(),
+                           .version = record.version(),
+                           .sha256 = checkpoint.sha256,
+                           .path = checkpoint.path,
+                           .samples = record.samples(),
+                           .committed_ms = record.committed_ms(),
                            .record = record.SerializeAsString()};
       RETURN_IF_ERROR(journal_->CommitRound(commit_row));
       store->Publish(Version(record.version()), model, checkpoint.sha256);
@@ -409,7 +450,8 @@ void Coordinator::CommitRoundOnIo(JobEntry* entry, const v1::RoundRecord& record
     options_.executor->Add([this, entry, record, started, result = std::move(result)] {
       entry->busy = false;
       if (!result.ok()) {
-        log::Error("commit failed, trying again", {{"job", entry->row.name}, {"round", record.round()}, {"status", result.status()}});
+        log::Error("commit failed, trying again",
+                   {{"job", entry->row.name}, {"round", record.round()}, {"status", result.status()}});
         entry->actions.push_front(Job::CommitRound{record});
         entry->retry_at = options_.clock->Now() + kRetryAction;
         return;
@@ -417,9 +459,13 @@ void Coordinator::CommitRoundOnIo(JobEntry* entry, const v1::RoundRecord& record
       entry->sum.reset();
       entry->commits.push_back(*result);
       const absl::Duration took = options_.clock->Now() - started;
-      log::Info("round committed", {{"job", entry->row.name}, {"round", record.round()}, {"version", record.version()},
-                                    {"samples", record.samples()}, {"contributions", record.contributions()},
-                                    {"train_loss", record.train_loss()}, {"seconds", record.seconds()},
+      log::Info("round committed", {{"job", entry->row.name},
+                                    {"round", record.round()},
+                                    {"version", record.version()},
+                                    {"samples", record.samples()},
+                                    {"contributions", record.contributions()},
+                                    {"train_loss", record.train_loss()},
+                                    {"seconds", record.seconds()},
                                     {"commit_s", absl::ToDoubleSeconds(took)}});
       metrics_->CountRound(entry->row.name, record, took);
       entry->job->OnRoundCommitted(Version(record.version()), options_.clock->Now());
@@ -430,7 +476,8 @@ void Coordinator::CommitRoundOnIo(JobEntry* entry, const v1::RoundRecord& record
       std::set<Version> protect;
       if (entry->job->final_version().has_value()) protect.insert(*entry->job->final_version());
       protect.insert(Version(record.version() - 1));  // It may turn out to be the one that reached the target.
-      absl::Status pruned = entry->store->Prune(std::max<int64_t>(1, checkpoint.every_rounds()), std::max<int64_t>(1, checkpoint.keep()), protect);
+      absl::Status pruned = entry->store->Prune(std::max<int64_t>(1, checkpoint.every_rounds()),
+                                                std::max<int64_t>(1, checkpoint.keep()), protect);
       if (!pruned.ok()) log::Warning("old checkpoints not removed", {{"job", entry->row.name}, {"status", pruned}});
       Pump();
     });
@@ -467,7 +514,8 @@ void Coordinator::SendAssignments() {
 void Coordinator::UpdateRoster() {
   std::map<std::string, RosterEntry> roster;
   for (const auto& [name, worker] : membership_.workers()) {
-    roster[name.value()] = {.site = worker.site.value(), .serial = worker.certificate_serial, .removed = worker.removed};
+    roster[name.value()] = {
+        .site = worker.site.value(), .serial = worker.certificate_serial, .removed = worker.removed};
   }
   MutexLock lock(&roster_mu_);
   roster_ = std::move(roster);
@@ -486,21 +534,30 @@ absl::Status Coordinator::Authorize(const dataplane::PeerIdentity& peer, absl::s
       status = absl::PermissionDeniedError(absl::StrCat("this certificate of worker ", peer.name, " was replaced"));
     }
   }
-  if (!status.ok()) metrics_->CountRefusedCall(absl::IsUnauthenticated(status) ? "unauthenticated" : "permission_denied");
+  if (!status.ok())
+    metrics_->CountRefusedCall(absl::IsUnauthenticated(status) ? "unauthenticated" : "permission_denied");
   return status;
 }
 
 // ---- Workers
 
 absl::Status Coordinator::PutWorker(const Worker& worker) {
-  return journal_->PutWorker({.name = worker.name.value(), .site = worker.site.value(), .serial = worker.certificate_serial,
-                              .cert_expires_ms = absl::ToUnixMillis(worker.certificate_expires), .removed = worker.removed,
+  return journal_->PutWorker({.name = worker.name.value(),
+                              .site = worker.site.value(),
+                              .serial = worker.certificate_serial,
+                              .cert_expires_ms = absl::ToUnixMillis(worker.certificate_expires),
+                              .removed = worker.removed,
                               .incarnation = worker.incarnation.value()});
 }
 
 absl::Status Coordinator::PutToken(const Token& token) {
-  return journal_->PutToken({.id = token.id, .site = token.site.value(), .sha256 = token.secret_hash, .uses = token.uses,
-                             .uses_left = token.uses_left, .expires_ms = absl::ToUnixMillis(token.expires), .revoked = token.revoked});
+  return journal_->PutToken({.id = token.id,
+                             .site = token.site.value(),
+                             .sha256 = token.secret_hash,
+                             .uses = token.uses,
+                             .uses_left = token.uses_left,
+                             .expires_ms = absl::ToUnixMillis(token.expires),
+                             .revoked = token.revoked});
 }
 
 absl::StatusOr<v1::JoinResponse> Coordinator::Join(const v1::JoinRequest& request) {
@@ -509,21 +566,30 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(const v1::JoinRequest& reques
   const absl::Time wall_now = options_.clock->WallNow();
   // The certificate is made first, so that a bad request does not use the token up. Membership admits a copy until all is stored.
   Membership trial = membership_;
-  ASSIGN_OR_RETURN(const Worker worker, trial.Join(token.id, HashTokenSecret(token.secret), request.worker_name(), wall_now));
+  ASSIGN_OR_RETURN(const Worker worker,
+                   trial.Join(token.id, HashTokenSecret(token.secret), request.worker_name(), wall_now));
   const absl::Time expires = wall_now + options_.certificate_lifetime;
   dataplane::LeafOptions leaf;
   leaf.identity.role = dataplane::PeerIdentity::Role::kWorker;
   leaf.identity.name = worker.name.value();
   leaf.identity.site = worker.site.value();
   leaf.validity = {.not_before = wall_now - absl::Hours(1), .not_after = expires};
-  ASSIGN_OR_RETURN(const std::string certificate, dataplane::SignCsr(request.csr_pem(), options_.ca_pem, options_.ca_key_pem, leaf));
+  ASSIGN_OR_RETURN(const std::string certificate,
+                   dataplane::SignCsr(request.csr_pem(), options_.ca_pem, options_.ca_key_pem, leaf));
   ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, dataplane::ParseCertificate(certificate));
   trial.SetCertificate(worker.name, identity.serial, expires);
   const Token& used = trial.tokens().at(token.id);
-  RETURN_IF_ERROR(journal_->AdmitWorker({.name = worker.name.value(), .site = worker.site.value(), .serial = identity.serial,
+  RETURN_IF_ERROR(journal_->AdmitWorker({.name = worker.name.value(),
+                                         .site = worker.site.value(),
+                                         .serial = identity.serial,
                                          .cert_expires_ms = absl::ToUnixMillis(expires)},
-                                        {.id = used.id, .site = used.site.value(), .sha256 = used.secret_hash, .uses = used.uses,
-                                         .uses_left = used.uses_left, .expires_ms = absl::ToUnixMillis(used.expires), .revoked = used.revoked}));
+                                        {.id = used.id,
+                                         .site = used.site.value(),
+                                         .sha256 = used.secret_hash,
+                                         .uses = used.uses,
+                                         .uses_left = used.uses_left,
+                                         .expires_ms = absl::ToUnixMillis(used.expires),
+                                         .revoked = used.revoked}));
   membership_ = std::move(trial);
   UpdateRoster();
   log::Info("worker joined", {{"worker", worker.name.value()}, {"site", worker.site.value()}, {"token", token.id}});
@@ -535,7 +601,8 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(const v1::JoinRequest& reques
   return response;
 }
 
-absl::StatusOr<v1::RegisterResponse> Coordinator::Register(const dataplane::PeerIdentity& peer, const v1::RegisterRequest& request,
+absl::StatusOr<v1::RegisterResponse> Coordinator::Register(const dataplane::PeerIdentity& peer,
+                                                           const v1::RegisterRequest& request,
                                                            const std::string& address) {
   RETURN_IF_ERROR(dataplane::CheckCompatible(request.version(), absl::StrCat("worker ", peer.name)));
   if (request.incarnation() <= 0) return absl::InvalidArgumentError("an incarnation is a positive number");
@@ -545,9 +612,13 @@ absl::StatusOr<v1::RegisterResponse> Coordinator::Register(const dataplane::Peer
   membership_.SetAddress(name, address);
   const Worker& worker = *membership_.Find(name);
   RETURN_IF_ERROR(PutWorker(worker));
-  log::Info("worker registered", {{"worker", peer.name}, {"site", peer.site}, {"incarnation", request.incarnation()},
-                                  {"restarted", registered.restarted}, {"returned", registered.returned},
-                                  {"emulated", request.has_emulation()}, {"device", request.device().name()}});
+  log::Info("worker registered", {{"worker", peer.name},
+                                  {"site", peer.site},
+                                  {"incarnation", request.incarnation()},
+                                  {"restarted", registered.restarted},
+                                  {"returned", registered.returned},
+                                  {"emulated", request.has_emulation()},
+                                  {"device", request.device().name()}});
   for (auto& entry : jobs_) PresentTo(entry.get(), worker, now);
   v1::RegisterResponse response;
   *response.mutable_version() = dataplane::OurVersion();
@@ -563,7 +634,8 @@ absl::StatusOr<v1::RegisterResponse> Coordinator::Register(const dataplane::Peer
   return response;
 }
 
-absl::StatusOr<int64_t> Coordinator::OpenHeartbeat(const dataplane::PeerIdentity& peer, Incarnation incarnation, HeartbeatStream stream) {
+absl::StatusOr<int64_t> Coordinator::OpenHeartbeat(const dataplane::PeerIdentity& peer, Incarnation incarnation,
+                                                   HeartbeatStream stream) {
   const WorkerId name(peer.name);
   RETURN_IF_ERROR(membership_.StreamOpened(name, incarnation, options_.clock->Now()));
   if (auto old = streams_.find(name); old != streams_.end()) {
@@ -610,10 +682,13 @@ Coordinator::JobEntry* Coordinator::FindJob(const std::string& job) {
   return nullptr;
 }
 
-const Coordinator::JobEntry* Coordinator::FindJob(const std::string& job) const { return const_cast<Coordinator*>(this)->FindJob(job); }
+const Coordinator::JobEntry* Coordinator::FindJob(const std::string& job) const {
+  return const_cast<Coordinator*>(this)->FindJob(job);
+}
 
 // The job that a mutation is for, if its sender may change anything in it.
-Coordinator::JobEntry* Coordinator::JobOf(const dataplane::PeerIdentity& peer, const v1::Fence& fence, absl::Status* error) {
+Coordinator::JobEntry* Coordinator::JobOf(const dataplane::PeerIdentity& peer, const v1::Fence& fence,
+                                          absl::Status* error) {
   const Worker* worker = membership_.Find(WorkerId(peer.name));
   JobEntry* entry = FindJob(fence.job());
   if (entry == nullptr) {
@@ -621,7 +696,8 @@ Coordinator::JobEntry* Coordinator::JobOf(const dataplane::PeerIdentity& peer, c
   } else if (worker == nullptr || !worker->live) {
     *error = absl::FailedPreconditionError(absl::StrCat("worker ", peer.name, " is not registered"));
   } else if (worker->incarnation.value() != fence.incarnation()) {
-    *error = absl::AbortedError(absl::StrCat("incarnation ", fence.incarnation(), " is not the registered one, ", worker->incarnation.value()));
+    *error = absl::AbortedError(
+        absl::StrCat("incarnation ", fence.incarnation(), " is not the registered one, ", worker->incarnation.value()));
   } else {
     return entry;
   }
@@ -633,8 +709,10 @@ absl::Status Coordinator::ReportModel(const dataplane::PeerIdentity& peer, const
   JobEntry* entry = JobOf(peer, request.fence(), &error);
   if (entry == nullptr) return error;
   ASSIGN_OR_RETURN(const dataplane::Layout layout, dataplane::Layout::FromProto(request.layout()));
-  if (layout.hash() != request.layout_sha256()) return absl::DataLossError("the layout does not have the hash that was sent with it");
-  absl::Status status = entry->job->OnModel(WorkerId(peer.name), layout, request.has_optimizer_state(), options_.clock->Now());
+  if (layout.hash() != request.layout_sha256())
+    return absl::DataLossError("the layout does not have the hash that was sent with it");
+  absl::Status status =
+      entry->job->OnModel(WorkerId(peer.name), layout, request.has_optimizer_state(), options_.clock->Now());
   Pump();
   return status;
 }
@@ -657,7 +735,8 @@ absl::Status Coordinator::ReportData(const dataplane::PeerIdentity& peer, const 
   return status;
 }
 
-absl::Status Coordinator::ReportEvaluation(const dataplane::PeerIdentity& peer, const v1::ReportEvaluationRequest& request) {
+absl::Status Coordinator::ReportEvaluation(const dataplane::PeerIdentity& peer,
+                                           const v1::ReportEvaluationRequest& request) {
   absl::Status error;
   JobEntry* entry = JobOf(peer, request.fence(), &error);
   if (entry == nullptr) return error;
@@ -696,29 +775,35 @@ void Coordinator::SubmitJob(const v1::SubmitJobRequest& request, SubmitCallback 
     response.set_existed(true);
     return std::move(done)(response);
   }
-  absl::StatusOr<v1::JobSpec> spec = jobspec::ParseJobYaml(request.yaml(), request.file_name().empty() ? "job.yaml" : request.file_name());
+  absl::StatusOr<v1::JobSpec> spec =
+      jobspec::ParseJobYaml(request.yaml(), request.file_name().empty() ? "job.yaml" : request.file_name());
   if (!spec.ok()) return std::move(done)(spec.status());
   if (FindJob(spec->name()) != nullptr) {
-    return std::move(done)(absl::AlreadyExistsError(absl::StrCat("there is a job ", spec->name(), " already; give this one another name")));
+    return std::move(done)(absl::AlreadyExistsError(
+        absl::StrCat("there is a job ", spec->name(), " already; give this one another name")));
   }
   const std::string request_key = absl::StrCat("request:", request.request_id());
   if (submitting_.contains(spec->name()) || (!request.request_id().empty() && submitting_.contains(request_key))) {
-    return std::move(done)(absl::UnavailableError(absl::StrCat("job ", spec->name(), " is being submitted; ask again")));
+    return std::move(done)(
+        absl::UnavailableError(absl::StrCat("job ", spec->name(), " is being submitted; ask again")));
   }
   int64_t workers = 0;
   for (const std::string& site : spec->sites()) {
     if (membership_.Find(SiteId(site)) == nullptr) {
-      return std::move(done)(absl::InvalidArgumentError(absl::StrCat("sites: there is no site ", site, "; add it with: causeway site add ", site)));
+      return std::move(done)(absl::InvalidArgumentError(
+          absl::StrCat("sites: there is no site ", site, "; add it with: causeway site add ", site)));
     }
   }
   for (const auto& [name, worker] : membership_.workers()) {
-    workers += worker.live && (spec->sites().empty() || std::find(spec->sites().begin(), spec->sites().end(), worker.site.value()) != spec->sites().end());
+    workers += worker.live && (spec->sites().empty() || std::find(spec->sites().begin(), spec->sites().end(),
+                                                                  worker.site.value()) != spec->sites().end());
   }
   submitting_.insert(spec->name());
   submitting_.insert(request_key);
   std::optional<v1::Plan> pinned;
   if (request.has_pinned_plan()) pinned = request.pinned_plan();
-  options_.io->Add([this, request, spec = *std::move(spec), workers, pinned, request_key, done = std::move(done)]() mutable {
+  options_.io->Add([this, request, spec = *std::move(spec), workers, pinned, request_key,
+                    done = std::move(done)]() mutable {
     auto data = [&]() -> absl::StatusOr<std::pair<DataOwner::Dataset, DataOwner::Dataset>> {
       std::pair<DataOwner::Dataset, DataOwner::Dataset> both;
       ASSIGN_OR_RETURN(both.first, data_owner_->Build(TrainSource(spec)), "data.train");
@@ -733,19 +818,20 @@ void Coordinator::SubmitJob(const v1::SubmitJobRequest& request, SubmitCallback 
       const auto check = [&]() -> absl::Status {
         const int64_t max_label = std::max(both.first.max_label, both.second.max_label);
         if (max_label >= spec.model().classes()) {
-          return absl::InvalidArgumentError(absl::StrCat("data: label ", max_label, " found, but model.classes is ", spec.model().classes(),
-                                                         " (labels count from 0)"));
+          return absl::InvalidArgumentError(absl::StrCat("data: label ", max_label, " found, but model.classes is ",
+                                                         spec.model().classes(), " (labels count from 0)"));
         }
         if (both.first.info.samples() < workers) {
-          return absl::InvalidArgumentError(absl::StrCat("data.train: ", both.first.info.samples(), " samples for ", workers,
-                                                         " workers; each needs one at least"));
+          return absl::InvalidArgumentError(absl::StrCat("data.train: ", both.first.info.samples(), " samples for ",
+                                                         workers, " workers; each needs one at least"));
         }
         if (pinned.has_value() && pinned->samples() != both.first.info.samples()) {
-          return absl::InvalidArgumentError(absl::StrCat("the pinned plan shares out ", pinned->samples(), " samples, the training set has ",
-                                                         both.first.info.samples()));
+          return absl::InvalidArgumentError(absl::StrCat("the pinned plan shares out ", pinned->samples(),
+                                                         " samples, the training set has ", both.first.info.samples()));
         }
-        if (HasTestSet(spec) && std::vector<int64_t>(both.first.info.sample_shape().begin(), both.first.info.sample_shape().end()) !=
-                                    std::vector<int64_t>(both.second.info.sample_shape().begin(), both.second.info.sample_shape().end())) {
+        if (HasTestSet(spec) &&
+            std::vector<int64_t>(both.first.info.sample_shape().begin(), both.first.info.sample_shape().end()) !=
+                std::vector<int64_t>(both.second.info.sample_shape().begin(), both.second.info.sample_shape().end())) {
           return absl::InvalidArgumentError("data: training and test samples differ in shape");
         }
         return absl::OkStatus();
@@ -757,7 +843,8 @@ void Coordinator::SubmitJob(const v1::SubmitJobRequest& request, SubmitCallback 
       }
       return both;
     }();
-    options_.executor->Add([this, request, spec = std::move(spec), data = std::move(data), pinned, request_key, done = std::move(done)]() mutable {
+    options_.executor->Add([this, request, spec = std::move(spec), data = std::move(data), pinned, request_key,
+                            done = std::move(done)]() mutable {
       submitting_.erase(spec.name());
       submitting_.erase(request_key);
       FinishSubmit(request, std::move(spec), std::move(data), std::move(pinned), std::move(done));
@@ -766,8 +853,8 @@ void Coordinator::SubmitJob(const v1::SubmitJobRequest& request, SubmitCallback 
 }
 
 void Coordinator::FinishSubmit(const v1::SubmitJobRequest& request, v1::JobSpec spec,
-                               absl::StatusOr<std::pair<DataOwner::Dataset, DataOwner::Dataset>> data, std::optional<v1::Plan> pinned,
-                               SubmitCallback done) {
+                               absl::StatusOr<std::pair<DataOwner::Dataset, DataOwner::Dataset>> data,
+                               std::optional<v1::Plan> pinned, SubmitCallback done) {
   if (!data.ok()) return std::move(done)(data.status());
   auto entry = std::make_unique<JobEntry>();
   Job::Options options;
@@ -777,9 +864,14 @@ void Coordinator::FinishSubmit(const v1::SubmitJobRequest& request, v1::JobSpec 
   options.profile_duration = options_.profile_duration;
   options.submitted = options_.clock->WallNow();
   options.attempt_base = incarnation_.value() * kAttemptsPerIncarnation;
-  entry->row = {.name = spec.name(), .request_id = request.request_id(), .yaml = request.yaml(), .spec = spec.SerializeAsString(),
-                .state = v1::JOB_STATE_SUBMITTED, .submitted_ms = absl::ToUnixMillis(options.submitted),
-                .train_data = options.train.SerializeAsString(), .test_data = options.test.SerializeAsString(),
+  entry->row = {.name = spec.name(),
+                .request_id = request.request_id(),
+                .yaml = request.yaml(),
+                .spec = spec.SerializeAsString(),
+                .state = v1::JOB_STATE_SUBMITTED,
+                .submitted_ms = absl::ToUnixMillis(options.submitted),
+                .train_data = options.train.SerializeAsString(),
+                .test_data = options.test.SerializeAsString(),
                 .pinned_plan = pinned.has_value() ? pinned->SerializeAsString() : ""};
   options.spec = std::move(spec);
   entry->data_open = true;
@@ -788,7 +880,9 @@ void Coordinator::FinishSubmit(const v1::SubmitJobRequest& request, v1::JobSpec 
     if (HasTestSet(options.spec)) data_owner_->Close(options.test);
     return std::move(done)(added);
   }
-  log::Info("job submitted", {{"job", entry->row.name}, {"model", options.spec.model().builtin()}, {"samples", options.train.samples()},
+  log::Info("job submitted", {{"job", entry->row.name},
+                              {"model", options.spec.model().builtin()},
+                              {"samples", options.train.samples()},
                               {"test_samples", options.test.samples()}});
   v1::SubmitJobResponse response;
   response.set_job(entry->row.name);
@@ -805,7 +899,8 @@ absl::StatusOr<v1::GetJobResponse> Coordinator::GetJob(const std::string& job) c
   response.set_job_dir(JoinPath(JoinPath(options_.dir, "jobs"), job));
   for (v1::WorkerInJob& w : *response.mutable_workers()) {
     const Worker* worker = membership_.Find(WorkerId(w.worker()));
-    if (worker != nullptr && worker->registration.has_emulation()) *w.mutable_emulation() = worker->registration.emulation();
+    if (worker != nullptr && worker->registration.has_emulation())
+      *w.mutable_emulation() = worker->registration.emulation();
   }
   return response;
 }
@@ -821,7 +916,8 @@ absl::Status Coordinator::AbortJob(const v1::AbortJobRequest& request) {
   if (entry == nullptr) return absl::NotFoundError(absl::StrCat("no job ", request.job()));
   if (entry->job->state() == v1::JOB_STATE_ABORTED) return absl::OkStatus();
   if (entry->job->ended()) {
-    return absl::FailedPreconditionError(absl::StrCat("job ", request.job(), " has ended already (", v1::JobState_Name(entry->job->state()), ")"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", request.job(), " has ended already (", v1::JobState_Name(entry->job->state()), ")"));
   }
   entry->job->Abort(request.reason().empty() ? "aborted by an operator" : request.reason(), options_.clock->Now());
   Pump();
@@ -855,7 +951,8 @@ absl::StatusOr<v1::ListWorkersResponse> Coordinator::ListWorkers(const v1::ListW
       if (worker.live && entry->job->active() && entry->job->Eligible(worker.site)) w->set_job(entry->row.name);
     }
   }
-  if (!request.worker().empty() && response.workers().empty()) return absl::NotFoundError(absl::StrCat("no worker ", request.worker()));
+  if (!request.worker().empty() && response.workers().empty())
+    return absl::NotFoundError(absl::StrCat("no worker ", request.worker()));
   return response;
 }
 
@@ -883,21 +980,27 @@ absl::Status Coordinator::RemoveWorker(const std::string& name) {
 
 absl::StatusOr<v1::AddSiteResponse> Coordinator::AddSite(const v1::AddSiteRequest& request) {
   if (request.token_uses() < 0 || request.token_uses() > kMaxTokenUses) {
-    return absl::InvalidArgumentError(absl::StrCat("a token has 1 to ", kMaxTokenUses, " uses, not ", request.token_uses()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a token has 1 to ", kMaxTokenUses, " uses, not ", request.token_uses()));
   }
-  const absl::Duration lifetime = request.token_lifetime_s() == 0 ? kDefaultTokenLifetime : absl::Seconds(request.token_lifetime_s());
+  const absl::Duration lifetime =
+      request.token_lifetime_s() == 0 ? kDefaultTokenLifetime : absl::Seconds(request.token_lifetime_s());
   if (!(lifetime > absl::ZeroDuration()) || lifetime > kMaxTokenLifetime) {
     return absl::InvalidArgumentError("a token lives for more than 0 s and at most a year");
   }
   Membership trial = membership_;
   ASSIGN_OR_RETURN(const bool is_new, trial.AddSite(SiteId(request.site())));
   const JoinToken token = NewJoinToken();
-  Token stored{.id = token.id, .site = SiteId(request.site()), .secret_hash = HashTokenSecret(token.secret),
+  Token stored{.id = token.id,
+               .site = SiteId(request.site()),
+               .secret_hash = HashTokenSecret(token.secret),
                .uses = request.token_uses() == 0 ? kDefaultTokenUses : request.token_uses()};
   stored.uses_left = stored.uses;
   stored.expires = options_.clock->WallNow() + lifetime;
   trial.AddToken(stored);
-  if (is_new) RETURN_IF_ERROR(journal_->PutSite({.name = request.site(), .generation = trial.Find(SiteId(request.site()))->generation.value()}));
+  if (is_new)
+    RETURN_IF_ERROR(journal_->PutSite(
+        {.name = request.site(), .generation = trial.Find(SiteId(request.site()))->generation.value()}));
   RETURN_IF_ERROR(PutToken(stored));
   membership_ = std::move(trial);
   v1::AddSiteResponse response;
@@ -981,21 +1084,27 @@ absl::StatusOr<v1::ListModelsResponse> Coordinator::ListModels(const std::string
 
 // ---- Bulk
 
-absl::StatusOr<Coordinator::PushTicket> Coordinator::BeginPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request) {
+absl::StatusOr<Coordinator::PushTicket> Coordinator::BeginPush(const dataplane::PeerIdentity& peer,
+                                                               const v1::PushRequest& request) {
   const WorkerId name(peer.name);
   const Worker* worker = membership_.Find(name);
-  if (worker == nullptr || !worker->live) return absl::FailedPreconditionError(absl::StrCat("worker ", peer.name, " is not registered"));
+  if (worker == nullptr || !worker->live)
+    return absl::FailedPreconditionError(absl::StrCat("worker ", peer.name, " is not registered"));
   JobEntry* entry = FindJob(request.fence().job());
   if (entry == nullptr) return absl::NotFoundError(absl::StrCat("no job ", request.fence().job()));
   PushTicket ticket;
   ASSIGN_OR_RETURN(ticket.result, entry->job->CheckPush(name, worker->incarnation, request));
   if (ticket.result.has_value()) {
-    if (ticket.result->outcome() != v1::PushResult::OUTCOME_COUNTED) metrics_->CountContribution(entry->row.name, ticket.result->reason());
+    if (ticket.result->outcome() != v1::PushResult::OUTCOME_COUNTED)
+      metrics_->CountContribution(entry->row.name, ticket.result->reason());
     Pump();
     return ticket;
   }
-  ticket.key = {.job = entry->row.name, .fragment = 0, .round = request.initial() ? -1 : request.fence().round(),
-                .attempt = request.initial() ? 0 : request.attempt(), .worker = peer.name};
+  ticket.key = {.job = entry->row.name,
+                .fragment = 0,
+                .round = request.initial() ? -1 : request.fence().round(),
+                .attempt = request.initial() ? 0 : request.attempt(),
+                .worker = peer.name};
   ticket.layout = *entry->job->layout();
   ticket.max_change = entry->job->spec().rounds().max_change();
   ticket.store = entry->store;
@@ -1009,8 +1118,9 @@ absl::StatusOr<Coordinator::PushTicket> Coordinator::BeginPush(const dataplane::
   return ticket;
 }
 
-absl::StatusOr<v1::PushResult> Coordinator::RejectPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request,
-                                                       const std::string& reason, const std::string& message) {
+absl::StatusOr<v1::PushResult> Coordinator::RejectPush(const dataplane::PeerIdentity& peer,
+                                                       const v1::PushRequest& request, const std::string& reason,
+                                                       const std::string& message) {
   JobEntry* entry = FindJob(request.fence().job());
   if (entry == nullptr) return absl::NotFoundError("the job is gone");
   v1::PushResult result = entry->job->RejectContribution(WorkerId(peer.name), request, reason, message);
@@ -1019,10 +1129,11 @@ absl::StatusOr<v1::PushResult> Coordinator::RejectPush(const dataplane::PeerIden
   return result;
 }
 
-absl::Status Coordinator::JournalPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request, const std::string& path,
-                                      double push_s) {
+absl::Status Coordinator::JournalPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request,
+                                      const std::string& path, double push_s) {
   JobEntry* entry = FindJob(request.fence().job());
-  if (entry == nullptr || !entry->job->BeginAdding(WorkerId(peer.name), request)) return absl::AbortedError("its round has passed");
+  if (entry == nullptr || !entry->job->BeginAdding(WorkerId(peer.name), request))
+    return absl::AbortedError("its round has passed");
   v1::StoredContribution info;
   info.set_steps(request.steps());
   info.set_train_loss(request.train_loss());
@@ -1031,16 +1142,24 @@ absl::Status Coordinator::JournalPush(const dataplane::PeerIdentity& peer, const
   info.set_compute_s(request.compute_s());
   info.set_push_s(push_s);
   info.set_fresh_optimizer(request.fresh_optimizer());
-  absl::Status added = journal_->AddContribution({.job = entry->row.name, .fragment = 0, .round = request.fence().round(),
-                                                  .attempt = request.attempt(), .worker = peer.name, .generation = request.fence().site_generation(),
-                                                  .incarnation = request.fence().incarnation(), .samples = request.samples(),
-                                                  .sha256 = request.sha256(), .path = path, .info = info.SerializeAsString()});
+  absl::Status added = journal_->AddContribution({.job = entry->row.name,
+                                                  .fragment = 0,
+                                                  .round = request.fence().round(),
+                                                  .attempt = request.attempt(),
+                                                  .worker = peer.name,
+                                                  .generation = request.fence().site_generation(),
+                                                  .incarnation = request.fence().incarnation(),
+                                                  .samples = request.samples(),
+                                                  .sha256 = request.sha256(),
+                                                  .path = path,
+                                                  .info = info.SerializeAsString()});
   if (!added.ok()) entry->job->CancelAdding(WorkerId(peer.name));
   return added;
 }
 
-absl::StatusOr<v1::PushResult> Coordinator::FinishPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request,
-                                                       const absl::Status& added, double push_s) {
+absl::StatusOr<v1::PushResult> Coordinator::FinishPush(const dataplane::PeerIdentity& peer,
+                                                       const v1::PushRequest& request, const absl::Status& added,
+                                                       double push_s) {
   JobEntry* entry = FindJob(request.fence().job());
   if (entry == nullptr) return absl::NotFoundError("the job is gone");
   if (!added.ok()) {
@@ -1064,15 +1183,23 @@ absl::StatusOr<v1::PushResult> Coordinator::FinishPush(const dataplane::PeerIden
   return result;
 }
 
-absl::StatusOr<v1::PushResult> Coordinator::CommitInitial(const v1::PushRequest& request, const ParameterStore::Checkpoint& checkpoint,
+absl::StatusOr<v1::PushResult> Coordinator::CommitInitial(const v1::PushRequest& request,
+                                                          const ParameterStore::Checkpoint& checkpoint,
                                                           PackedModel packed) {
   JobEntry* entry = FindJob(request.fence().job());
   if (entry == nullptr) return absl::NotFoundError("the job is gone");
   v1::PushResult result;
   result.set_outcome(v1::PushResult::OUTCOME_COUNTED);
   if (entry->job->version().value() >= 0) return result;
-  CommitRow row{.job = entry->row.name, .fragment = 0, .round = -1, .version = 0, .sha256 = checkpoint.sha256, .path = checkpoint.path,
-                .samples = 0, .committed_ms = absl::ToUnixMillis(options_.clock->WallNow()), .record = ""};
+  CommitRow row{.job = entry->row.name,
+                .fragment = 0,
+                .round = -1,
+                .version = 0,
+                .sha256 = checkpoint.sha256,
+                .path = checkpoint.path,
+                .samples = 0,
+                .committed_ms = absl::ToUnixMillis(options_.clock->WallNow()),
+                .record = ""};
   RETURN_IF_ERROR(journal_->CommitRound(row));
   entry->commits.push_back(row);
   entry->store->Publish(Version(0), std::move(packed), checkpoint.sha256);

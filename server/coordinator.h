@@ -44,7 +44,7 @@ namespace causeway::server {
 class Coordinator {
  public:
   struct Options {
-    std::string dir;        // Data directory, locked by the caller.
+    std::string dir;  // Data directory, locked by the caller.
     std::string data_root;
     std::string advertise;  // host:port that workers dial
     std::string ca_pem;
@@ -73,18 +73,21 @@ class Coordinator {
   void Start();
 
   // ---- Who may do what. Thread-safe; called for every RPC before it is looked at.
-  absl::Status Authorize(const dataplane::PeerIdentity& peer, absl::string_view method) const ABSL_LOCKS_EXCLUDED(roster_mu_);
+  absl::Status Authorize(const dataplane::PeerIdentity& peer, absl::string_view method) const
+      ABSL_LOCKS_EXCLUDED(roster_mu_);
 
   // ---- Workers
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request);
-  absl::StatusOr<v1::RegisterResponse> Register(const dataplane::PeerIdentity& peer, const v1::RegisterRequest& request, const std::string& address);
+  absl::StatusOr<v1::RegisterResponse> Register(const dataplane::PeerIdentity& peer, const v1::RegisterRequest& request,
+                                                const std::string& address);
   // A heartbeat stream. `send` and `close` are called on the executor and must not block; close ends the stream with a status.
   struct HeartbeatStream {
     std::function<void(const v1::HeartbeatResponse&)> send;
     std::function<void(const absl::Status&)> close;
   };
   // The stream's first message. Returns an id for the calls below. A stream that the worker had before is closed.
-  absl::StatusOr<int64_t> OpenHeartbeat(const dataplane::PeerIdentity& peer, Incarnation incarnation, HeartbeatStream stream);
+  absl::StatusOr<int64_t> OpenHeartbeat(const dataplane::PeerIdentity& peer, Incarnation incarnation,
+                                        HeartbeatStream stream);
   absl::Status Heartbeat(int64_t stream, const v1::HeartbeatRequest& request);
   void HeartbeatClosed(int64_t stream);
   absl::Status ReportModel(const dataplane::PeerIdentity& peer, const v1::ReportModelRequest& request);
@@ -127,13 +130,15 @@ class Coordinator {
     int rank = 0;
   };
   absl::StatusOr<PushTicket> BeginPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request);
-  absl::StatusOr<v1::PushResult> RejectPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request, const std::string& reason,
-                                            const std::string& message);
+  absl::StatusOr<v1::PushResult> RejectPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request,
+                                            const std::string& reason, const std::string& message);
   // Journals a verified contribution. OK: add it to the ticket's sum, then call FinishPush. Errors: Aborted (its round has passed).
-  absl::Status JournalPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request, const std::string& path, double push_s);
-  absl::StatusOr<v1::PushResult> FinishPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request, const absl::Status& added,
-                                            double push_s);
-  absl::StatusOr<v1::PushResult> CommitInitial(const v1::PushRequest& request, const ParameterStore::Checkpoint& checkpoint, PackedModel packed);
+  absl::Status JournalPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request, const std::string& path,
+                           double push_s);
+  absl::StatusOr<v1::PushResult> FinishPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request,
+                                            const absl::Status& added, double push_s);
+  absl::StatusOr<v1::PushResult> CommitInitial(const v1::PushRequest& request,
+                                               const ParameterStore::Checkpoint& checkpoint, PackedModel packed);
   struct PullTicket {
     dataplane::Layout layout;
     std::shared_ptr<ParameterStore> store;
@@ -155,7 +160,7 @@ class Coordinator {
     std::shared_ptr<ParameterStore> store;  // Once the layout is known.
     std::shared_ptr<Sum> sum;
     std::deque<Job::Action> actions;
-    bool busy = false;            // An action runs on io.
+    bool busy = false;  // An action runs on io.
     bool data_open = false;
     absl::Time retry_at = absl::InfinitePast();
     std::vector<CommitRow> commits;
@@ -190,8 +195,10 @@ class Coordinator {
   absl::Status PutWorker(const Worker& worker);
   absl::Status PutToken(const Token& token);
   JobRow RowOf(const JobEntry& entry) const;
-  absl::StatusOr<std::shared_ptr<ParameterStore>> MakeStore(const std::string& job, const dataplane::Layout& layout) const;
-  void FinishSubmit(const v1::SubmitJobRequest& request, v1::JobSpec spec, absl::StatusOr<std::pair<DataOwner::Dataset, DataOwner::Dataset>> data,
+  absl::StatusOr<std::shared_ptr<ParameterStore>> MakeStore(const std::string& job,
+                                                            const dataplane::Layout& layout) const;
+  void FinishSubmit(const v1::SubmitJobRequest& request, v1::JobSpec spec,
+                    absl::StatusOr<std::pair<DataOwner::Dataset, DataOwner::Dataset>> data,
                     std::optional<v1::Plan> pinned, SubmitCallback done);
 
   const Options options_;

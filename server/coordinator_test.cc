@@ -192,7 +192,8 @@ TEST_F(CoordinatorTest, Submissions) {
   EXPECT_THAT(Submit(Yaml("job"), "r2"), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("job")));
   EXPECT_THAT(Submit(Yaml("job")), StatusIs(absl::StatusCode::kAlreadyExists));
   EXPECT_THAT(Submit("name: x\nbogus: 1\n"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("job.yaml")));
-  EXPECT_THAT(Submit(Yaml("k", "end: {rounds: 1}\nsites: [nowhere]\n")), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("nowhere")));
+  EXPECT_THAT(Submit(Yaml("k", "end: {rounds: 1}\nsites: [nowhere]\n")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("nowhere")));
   Kill();
   Start();
   ASSERT_OK_AND_ASSIGN(const auto after, Submit(Yaml("job"), "r1"));
@@ -260,7 +261,8 @@ TEST_F(CoordinatorTest, TokensAdmitOnlyWhomTheyShould) {
   request.set_csr_pem("no request");
   EXPECT_THAT(On([&] { return coordinator_->Join(request); }), StatusIs(absl::StatusCode::kInvalidArgument));
   request.mutable_version()->set_major(99);
-  EXPECT_THAT(On([&] { return coordinator_->Join(request); }), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("99.0")));
+  EXPECT_THAT(On([&] { return coordinator_->Join(request); }),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("99.0")));
   ASSERT_OK_AND_ASSIGN(const auto joined, JoinOnly(token, "w0"));
   EXPECT_EQ(joined.site(), "lab");
   EXPECT_EQ(joined.worker(), "w0");
@@ -296,18 +298,22 @@ TEST_F(CoordinatorTest, ARemovedWorkerIsRefusedEverywhere) {
   EXPECT_OK(coordinator_->Authorize(peer, kHeartbeat));
   dataplane::PeerIdentity replaced = peer;
   replaced.serial = "00";
-  EXPECT_THAT(coordinator_->Authorize(replaced, kHeartbeat), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("replaced")));
+  EXPECT_THAT(coordinator_->Authorize(replaced, kHeartbeat),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("replaced")));
   replaced = peer;
   replaced.name = "w9";
   EXPECT_THAT(coordinator_->Authorize(replaced, kHeartbeat), StatusIs(absl::StatusCode::kPermissionDenied));
-  EXPECT_THAT(coordinator_->Authorize(peer, "/causeway.v1.Operator/ListJobs"), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(coordinator_->Authorize(peer, "/causeway.v1.Operator/ListJobs"),
+              StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_THAT(coordinator_->Authorize({}, kHeartbeat), StatusIs(absl::StatusCode::kUnauthenticated));
 
   ASSERT_OK(On([&] { return coordinator_->RemoveWorker("w1"); }));
   EXPECT_TRUE(worker("w1").is_closed);
   for (const RpcRule& rule : RpcRules()) {
     if (rule.worker) {
-      EXPECT_THAT(coordinator_->Authorize(peer, rule.method), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("removed"))) << rule.method;
+      EXPECT_THAT(coordinator_->Authorize(peer, rule.method),
+                  StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("removed")))
+          << rule.method;
     }
   }
   EXPECT_THAT(Register(worker("w1")), StatusIs(absl::StatusCode::kPermissionDenied));
@@ -316,7 +322,8 @@ TEST_F(CoordinatorTest, ARemovedWorkerIsRefusedEverywhere) {
   EXPECT_THAT(On([&] { return coordinator_->RemoveWorker("w9"); }), StatusIs(absl::StatusCode::kNotFound));
   Kill();
   Start();
-  EXPECT_THAT(coordinator_->Authorize(peer, kHeartbeat), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("removed")));
+  EXPECT_THAT(coordinator_->Authorize(peer, kHeartbeat),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("removed")));
   EXPECT_OK(coordinator_->Authorize(worker("w0").peer, kHeartbeat));
 }
 
@@ -344,8 +351,9 @@ TEST_F(CoordinatorTest, OldIncarnationsAndStreams) {
   v1::RegisterRequest request;
   request.mutable_version()->set_major(7);
   request.set_incarnation(3);
-  EXPECT_THAT(On([&] { return coordinator_->Register(w0.peer, request, ""); }),
-              StatusIs(absl::StatusCode::kFailedPrecondition, AllOf(HasSubstr("7.0"), HasSubstr("1.0"), HasSubstr("w0"))));
+  EXPECT_THAT(
+      On([&] { return coordinator_->Register(w0.peer, request, ""); }),
+      StatusIs(absl::StatusCode::kFailedPrecondition, AllOf(HasSubstr("7.0"), HasSubstr("1.0"), HasSubstr("w0"))));
 
   ASSERT_OK(Submit(Yaml("job")));
   v1::ReportModelRequest report;

@@ -57,8 +57,9 @@ class CoordinatorTest : public ::testing::Test {
  protected:
   explicit CoordinatorTest(int64_t elements = 6)
       : pki_(dir_.path()),
-        layout_(*dataplane::Layout::Create({{"w", dataplane::DataType::kFloat32, {elements}, dataplane::TensorKind::kParameter, 1},
-                                            {"n", dataplane::DataType::kInt64, {}, dataplane::TensorKind::kIntegerBuffer, 1}})) {
+        layout_(*dataplane::Layout::Create(
+            {{"w", dataplane::DataType::kFloat32, {elements}, dataplane::TensorKind::kParameter, 1},
+             {"n", dataplane::DataType::kInt64, {}, dataplane::TensorKind::kIntegerBuffer, 1}})) {
     std::filesystem::create_directories(dir_.Join("data"));
     WriteIdx("train", kTrainSamples);
     WriteIdx("test", kTestSamples);
@@ -68,7 +69,8 @@ class CoordinatorTest : public ::testing::Test {
 
   void WriteIdx(const std::string& name, int64_t samples, int64_t labels = -1) {
     const auto big_endian = [](int64_t value) {
-      return std::string{static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8), static_cast<char>(value)};
+      return std::string{static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
+                         static_cast<char>(value)};
     };
     std::string images = big_endian(0x0803) + big_endian(samples) + big_endian(4) + big_endian(4);
     std::string label_file = big_endian(0x0801) + big_endian(labels < 0 ? samples : labels);
@@ -82,9 +84,16 @@ class CoordinatorTest : public ::testing::Test {
     executor_ = std::make_unique<SerialExecutor>("coordinator", &clock_);
     io_ = std::make_unique<SerialExecutor>("io", &clock_);
     registry_ = MetricRegistry::Create();
-    Coordinator::Options options{.dir = dir_.Join("state"), .data_root = dir_.Join("data"), .advertise = "127.0.0.1:7443",
-                                 .ca_pem = pki_.ca_pem(), .ca_key_pem = pki_.ca_key_pem(), .fs = RealFileSystem(), .clock = &clock_,
-                                 .executor = executor_.get(), .io = io_.get(), .registry = registry_.get()};
+    Coordinator::Options options{.dir = dir_.Join("state"),
+                                 .data_root = dir_.Join("data"),
+                                 .advertise = "127.0.0.1:7443",
+                                 .ca_pem = pki_.ca_pem(),
+                                 .ca_key_pem = pki_.ca_key_pem(),
+                                 .fs = RealFileSystem(),
+                                 .clock = &clock_,
+                                 .executor = executor_.get(),
+                                 .io = io_.get(),
+                                 .registry = registry_.get()};
     std::filesystem::create_directories(options.dir);
     absl::StatusOr<std::unique_ptr<Coordinator>> coordinator = Coordinator::Create(std::move(options));
     ASSERT_OK(coordinator);
@@ -173,13 +182,17 @@ class CoordinatorTest : public ::testing::Test {
   void Connect(ScriptedWorker& worker) {
     ASSERT_OK(Register(worker));
     auto stream = On([&] {
-      return coordinator_->OpenHeartbeat(
-          worker.peer, Incarnation(worker.incarnation),
-          {.send = [&worker](const v1::HeartbeatResponse& response) { if (response.has_assignment()) worker.assignment = response.assignment(); },
-           .close = [&worker](const absl::Status& status) {
-             worker.closed = status;
-             worker.is_closed = true;
-           }});
+      return coordinator_->OpenHeartbeat(worker.peer, Incarnation(worker.incarnation),
+                                         {.send =
+                                              [&worker](const v1::HeartbeatResponse& response) {
+                                                if (response.has_assignment())
+                                                  worker.assignment = response.assignment();
+                                              },
+                                          .close =
+                                              [&worker](const absl::Status& status) {
+                                                worker.closed = status;
+                                                worker.is_closed = true;
+                                              }});
     });
     ASSERT_OK(stream);
     worker.stream = *stream;
@@ -199,13 +212,15 @@ class CoordinatorTest : public ::testing::Test {
   ScriptedWorker& worker(const std::string& name) { return workers_.at(name); }
 
   static std::string Yaml(const std::string& name, const std::string& more = "end: {rounds: 3}\n") {
-    return absl::StrCat("name: ", name, "\nmodel: {builtin: mlp}\ndata:\n  train: {format: idx, images: train, labels: train-labels}\n",
+    return absl::StrCat("name: ", name,
+                        "\nmodel: {builtin: mlp}\ndata:\n  train: {format: idx, images: train, labels: train-labels}\n",
                         "  test: {format: idx, images: test, labels: test-labels}\nbatch: {per_worker: 4}\n", more);
   }
   absl::StatusOr<v1::SubmitJobResponse> SubmitRequest(const v1::SubmitJobRequest& request) {
     Completion<v1::SubmitJobResponse> done;
     executor_->Add([this, request, done] {
-      coordinator_->SubmitJob(request, [done](absl::StatusOr<v1::SubmitJobResponse> response) mutable { done.Set(std::move(response)); });
+      coordinator_->SubmitJob(
+          request, [done](absl::StatusOr<v1::SubmitJobResponse> response) mutable { done.Set(std::move(response)); });
     });
     auto response = done.Await(RealClock(), RealClock()->Now() + absl::Seconds(30), "submission");
     Drain();
@@ -240,7 +255,10 @@ class CoordinatorTest : public ::testing::Test {
     return bytes;
   }
   dataplane::TransferOptions Transfer(ScriptedWorker& worker) {
-    return {.dialer = worker.dialer.get(), .clock = &clock_, .max_attempts = 4, .backoff = {.initial = absl::ZeroDuration()}};
+    return {.dialer = worker.dialer.get(),
+            .clock = &clock_,
+            .max_attempts = 4,
+            .backoff = {.initial = absl::ZeroDuration()}};
   }
   // As the assignment asks.
   v1::PushRequest PushFor(ScriptedWorker& worker) {
@@ -257,9 +275,11 @@ class CoordinatorTest : public ::testing::Test {
   }
   // What this worker makes of the round, the same every time.
   std::vector<uint8_t> Trained(const ScriptedWorker& worker, int64_t round) {
-    return Model(0.1f * static_cast<float>(round + 1) + 0.03f * static_cast<float>(worker.peer.name.back() - '0'), round * 10 + worker.peer.name.back());
+    return Model(0.1f * static_cast<float>(round + 1) + 0.03f * static_cast<float>(worker.peer.name.back() - '0'),
+                 round * 10 + worker.peer.name.back());
   }
-  absl::StatusOr<v1::PushResult> Push(ScriptedWorker& worker, const v1::PushRequest& request, const std::vector<uint8_t>& bytes) {
+  absl::StatusOr<v1::PushResult> Push(ScriptedWorker& worker, const v1::PushRequest& request,
+                                      const std::vector<uint8_t>& bytes) {
     auto result = dataplane::PushPart(Transfer(worker), request, bytes);
     Drain();
     return result;

@@ -46,7 +46,8 @@ Steps StepsOf(const v1::WorkerPlan& worker, int64_t round, int64_t rounds_per_ep
     return static_cast<int64_t>(static_cast<__int128>(k) * worker.steps_per_epoch() / rounds_per_epoch);
   };
   Steps steps{.first = cut(j), .last = cut(j + 1)};
-  steps.samples = std::min(steps.last * worker.batch_size(), worker.samples()) - std::min(steps.first * worker.batch_size(), worker.samples());
+  steps.samples = std::min(steps.last * worker.batch_size(), worker.samples()) -
+                  std::min(steps.first * worker.batch_size(), worker.samples());
   return steps;
 }
 
@@ -98,7 +99,10 @@ const Job::Member* Job::FindMember(const WorkerId& worker) const {
 }
 
 void Job::Enter(v1::JobState state, const std::string& reason, absl::Time now) {
-  log::Info("job state", {{"job", options_.spec.name()}, {"from", v1::JobState_Name(state_)}, {"to", v1::JobState_Name(state)}, {"reason", reason}});
+  log::Info("job state", {{"job", options_.spec.name()},
+                          {"from", v1::JobState_Name(state_)},
+                          {"to", v1::JobState_Name(state)},
+                          {"reason", reason}});
   state_ = state;
   reason_ = reason;
   if (ended()) {
@@ -132,7 +136,9 @@ void Job::Restore(Stored stored, absl::Time now) {
   if (state_ == v1::JOB_STATE_SUBMITTED) return;
   for (auto& [worker, profile] : stored.profiles) members_[worker].profile = profile;
   for (const PlanResult& plan : stored.plans) {
-    if (plan.plan.number() == stored.runtime.active_plan() || (ended() && plan.plan.number() >= stored.runtime.active_plan())) restore_plan(plan);
+    if (plan.plan.number() == stored.runtime.active_plan() ||
+        (ended() && plan.plan.number() >= stored.runtime.active_plan()))
+      restore_plan(plan);
     // A plan that was not in force yet is made again, under a new number, so that its data is reported again.
     last_plan_number_ = std::max<int64_t>(last_plan_number_, plan.plan.number());
   }
@@ -153,10 +159,15 @@ void Job::Restore(Stored stored, absl::Time now) {
   training_started_ = now;
   const v1::StoredRound& open = stored.runtime.open_round();
   if (open.participants_size() > 0 && open.round() == round_.value() && open.base_version() == version_.value()) {
-    RoundBook::Options book{.round = round_, .attempt = open.attempt(), .base = version_, .quorum = options_.spec.rounds().quorum(),
-                            .replan_after = absl::Seconds(options_.spec.rounds().replan_after_s()), .opened = now};
+    RoundBook::Options book{.round = round_,
+                            .attempt = open.attempt(),
+                            .base = version_,
+                            .quorum = options_.spec.rounds().quorum(),
+                            .replan_after = absl::Seconds(options_.spec.rounds().replan_after_s()),
+                            .opened = now};
     for (const auto& p : open.participants()) {
-      book.participants.push_back({.worker = WorkerId(p.worker()), .planned_samples = p.planned_samples(), .rank = p.rank()});
+      book.participants.push_back(
+          {.worker = WorkerId(p.worker()), .planned_samples = p.planned_samples(), .rank = p.rank()});
     }
     attempt_ = open.attempt();
     book.deadline = RoundDeadline(round_.value(), book.participants);
@@ -167,7 +178,8 @@ void Job::Restore(Stored stored, absl::Time now) {
   }
 }
 
-void Job::RestoreContribution(const WorkerId& worker, int64_t samples, const std::string& sha256, const v1::StoredContribution& info) {
+void Job::RestoreContribution(const WorkerId& worker, int64_t samples, const std::string& sha256,
+                              const v1::StoredContribution& info) {
   if (book_ == nullptr || !book_->MarkAdding(worker, samples, sha256)) return;
   book_->MarkCounted(worker);
   round_loss_sum_ += info.train_loss() * static_cast<double>(samples);
@@ -177,7 +189,8 @@ void Job::Start(absl::Time now) {
   if (state_ == v1::JOB_STATE_SUBMITTED) Enter(v1::JOB_STATE_PROFILING, "", now);
 }
 
-void Job::SetPresent(const WorkerId& worker, const SiteId& site, Incarnation incarnation, bool present, absl::Time now) {
+void Job::SetPresent(const WorkerId& worker, const SiteId& site, Incarnation incarnation, bool present,
+                     absl::Time now) {
   if (!Eligible(site)) return;
   if (!present && !members_.contains(worker)) return;
   Member& member = members_[worker];
@@ -205,15 +218,18 @@ void Job::Forget(const WorkerId& worker, absl::Time now) {
   }
 }
 
-absl::Status Job::OnModel(const WorkerId& worker, const dataplane::Layout& layout, bool has_optimizer_state, absl::Time now) {
+absl::Status Job::OnModel(const WorkerId& worker, const dataplane::Layout& layout, bool has_optimizer_state,
+                          absl::Time now) {
   Member* member = FindMember(worker);
-  if (member == nullptr || !active()) return absl::FailedPreconditionError("this worker prepares no model for this job now");
+  if (member == nullptr || !active())
+    return absl::FailedPreconditionError("this worker prepares no model for this job now");
   if (!layout_.has_value()) {
     layout_ = layout;
     actions_.push_back(StoreJob{});
   } else if (layout_->hash() != layout.hash()) {
     member->excluded = "its model has another layout than that of the other workers";
-    log::Warning("worker left out", {{"job", options_.spec.name()}, {"worker", worker.value()}, {"reason", member->excluded}});
+    log::Warning("worker left out",
+                 {{"job", options_.spec.name()}, {"worker", worker.value()}, {"reason", member->excluded}});
     return absl::InvalidArgumentError(member->excluded);
   }
   member->prepared = true;
@@ -236,7 +252,8 @@ absl::Status Job::OnProfile(const WorkerId& worker, const v1::ReportProfileReque
       return absl::InvalidArgumentError("a profile with an impossible batch time");
     }
   }
-  if (!(request.profile().down_bytes_per_s() > 0) || !(request.profile().up_bytes_per_s() > 0) || request.profile().batch_times().empty()) {
+  if (!(request.profile().down_bytes_per_s() > 0) || !(request.profile().up_bytes_per_s() > 0) ||
+      request.profile().batch_times().empty()) {
     return absl::InvalidArgumentError("a profile without figures");
   }
   if (member->profile.has_value()) return absl::OkStatus();  // Repeated.
@@ -258,13 +275,17 @@ absl::Status Job::OnData(const WorkerId& worker, const v1::ReportDataRequest& re
 }
 
 absl::Status Job::OnEvaluation(const WorkerId& worker, const v1::ReportEvaluationRequest& request, absl::Time now) {
-  if (!evaluating_.has_value() || request.version() != evaluating_->version.value()) return absl::OkStatus();  // Too late to matter.
+  if (!evaluating_.has_value() || request.version() != evaluating_->version.value())
+    return absl::OkStatus();  // Too late to matter.
   auto it = evaluating_->parts.find(worker);
-  if (it == evaluating_->parts.end() || it->second.done || it->second.attempt != request.attempt()) return absl::OkStatus();
+  if (it == evaluating_->parts.end() || it->second.done || it->second.attempt != request.attempt())
+    return absl::OkStatus();
   const int64_t samples = Count(it->second.ranges);
-  if (request.total() != samples || request.correct() < 0 || request.correct() > samples || std::isnan(request.loss_sum())) {
-    return absl::InvalidArgumentError(absl::StrCat("an evaluation of ", request.total(), " samples with ", request.correct(),
-                                                   " correct ones, where ", samples, " were asked for"));
+  if (request.total() != samples || request.correct() < 0 || request.correct() > samples ||
+      std::isnan(request.loss_sum())) {
+    return absl::InvalidArgumentError(absl::StrCat("an evaluation of ", request.total(), " samples with ",
+                                                   request.correct(), " correct ones, where ", samples,
+                                                   " were asked for"));
   }
   it->second.done = true;
   v1::Evaluation& sum = evaluating_->sum;
@@ -277,8 +298,11 @@ absl::Status Job::OnEvaluation(const WorkerId& worker, const v1::ReportEvaluatio
 absl::Status Job::OnFailure(const WorkerId& worker, const v1::ReportFailureRequest& request, absl::Time now) {
   Member* member = FindMember(worker);
   if (member == nullptr || !active()) return absl::OkStatus();
-  log::Warning("worker reports failure", {{"job", options_.spec.name()}, {"worker", worker.value()}, {"task", request.task()},
-                                          {"permanent", request.permanent()}, {"message", request.message()}});
+  log::Warning("worker reports failure", {{"job", options_.spec.name()},
+                                          {"worker", worker.value()},
+                                          {"task", request.task()},
+                                          {"permanent", request.permanent()},
+                                          {"message", request.message()}});
   if (!request.permanent()) return absl::OkStatus();
   member->excluded = absl::StrCat(request.task(), ": ", request.message());
   if (book_ != nullptr) book_->SetPresent(worker, false);
@@ -327,7 +351,8 @@ v1::PushResult Job::Refuse(v1::PushResult::Outcome outcome, const std::string& r
   return result;
 }
 
-absl::StatusOr<std::optional<v1::PushResult>> Job::CheckPush(const WorkerId& worker, Incarnation registered, const v1::PushRequest& request) {
+absl::StatusOr<std::optional<v1::PushResult>> Job::CheckPush(const WorkerId& worker, Incarnation registered,
+                                                             const v1::PushRequest& request) {
   const v1::Fence& fence = request.fence();
   const auto not_wanted = [&](const std::string& reason, const std::string& message) {
     return Refuse(v1::PushResult::OUTCOME_NOT_WANTED, reason, message);
@@ -335,55 +360,65 @@ absl::StatusOr<std::optional<v1::PushResult>> Job::CheckPush(const WorkerId& wor
   v1::PushResult counted;
   counted.set_outcome(v1::PushResult::OUTCOME_COUNTED);
   if (Incarnation(fence.incarnation()) != registered) {
-    return not_wanted("old_incarnation", absl::StrCat("incarnation ", fence.incarnation(), " is not the registered one, ", registered.value()));
+    return not_wanted("old_incarnation", absl::StrCat("incarnation ", fence.incarnation(),
+                                                      " is not the registered one, ", registered.value()));
   }
   if (!active() || !layout_.has_value()) return not_wanted("job_over", "the job takes no contributions");
-  const bool shape_fits = request.part() == 0 && request.parts() == 1 && fence.fragment() == 0 && request.elements().begin() == 0 &&
-                          request.elements().end() == layout_->total_elements() && request.total_bytes() == layout_->total_bytes() &&
-                          request.sha256().size() == 32;
+  const bool shape_fits = request.part() == 0 && request.parts() == 1 && fence.fragment() == 0 &&
+                          request.elements().begin() == 0 && request.elements().end() == layout_->total_elements() &&
+                          request.total_bytes() == layout_->total_bytes() && request.sha256().size() == 32;
   if (request.initial()) {
     if (version_.value() >= 0) return counted;
-    if (!uploader_.has_value() || *uploader_ != worker) return not_wanted("not_uploader", "another worker uploads the initial model");
-    if (request.layout_sha256() != layout_->hash()) return Refuse(v1::PushResult::OUTCOME_REJECTED, "wrong_layout", "another layout");
-    if (!shape_fits) return Refuse(v1::PushResult::OUTCOME_REJECTED, "wrong_shape", "part, elements or size do not fit the layout");
+    if (!uploader_.has_value() || *uploader_ != worker)
+      return not_wanted("not_uploader", "another worker uploads the initial model");
+    if (request.layout_sha256() != layout_->hash())
+      return Refuse(v1::PushResult::OUTCOME_REJECTED, "wrong_layout", "another layout");
+    if (!shape_fits)
+      return Refuse(v1::PushResult::OUTCOME_REJECTED, "wrong_shape", "part, elements or size do not fit the layout");
     return std::nullopt;
   }
   if (book_ == nullptr || committing_ || fence.round() != round_.value() || request.attempt() != attempt_) {
-    return not_wanted("stale_round", absl::StrCat("round ", fence.round(), " attempt ", request.attempt(), " is not the open one (round ",
-                                                  round_.value(), " attempt ", attempt_, ")"));
+    return not_wanted("stale_round",
+                      absl::StrCat("round ", fence.round(), " attempt ", request.attempt(),
+                                   " is not the open one (round ", round_.value(), " attempt ", attempt_, ")"));
   }
   const RoundBook::Entry* entry = book_->Find(worker);
   if (entry == nullptr) return not_wanted("not_participant", "the worker takes no part in this round");
   switch (entry->state) {
-    case RoundBook::State::kAdding:
-      return absl::UnavailableError("this contribution is being added");
+    case RoundBook::State::kAdding: return absl::UnavailableError("this contribution is being added");
     case RoundBook::State::kCounted:
       if (entry->sha256 == request.sha256()) return counted;
       return not_wanted("replayed", "another contribution of this worker is counted already");
-    case RoundBook::State::kRejected:
-      return Refuse(v1::PushResult::OUTCOME_REJECTED, entry->reason, "rejected before");
-    case RoundBook::State::kOutstanding:
-      break;
+    case RoundBook::State::kRejected: return Refuse(v1::PushResult::OUTCOME_REJECTED, entry->reason, "rejected before");
+    case RoundBook::State::kOutstanding: break;
   }
-  if (request.layout_sha256() != layout_->hash()) return RejectContribution(worker, request, "wrong_layout", "its layout is another than the job's");
-  if (!shape_fits) return RejectContribution(worker, request, "wrong_shape", "part, elements or size do not fit the layout");
+  if (request.layout_sha256() != layout_->hash())
+    return RejectContribution(worker, request, "wrong_layout", "its layout is another than the job's");
+  if (!shape_fits)
+    return RejectContribution(worker, request, "wrong_shape", "part, elements or size do not fit the layout");
   if (absl::Status weight = book_->CheckWanted(worker, request.samples()); !weight.ok()) {
     return RejectContribution(worker, request, "wrong_weight", std::string(weight.message()));
   }
   return std::nullopt;
 }
 
-v1::PushResult Job::RejectContribution(const WorkerId& worker, const v1::PushRequest& request, const std::string& reason, const std::string& message) {
+v1::PushResult Job::RejectContribution(const WorkerId& worker, const v1::PushRequest& request,
+                                       const std::string& reason, const std::string& message) {
   if (book_ != nullptr && request.fence().round() == round_.value() && request.attempt() == attempt_) {
     book_->MarkRejected(worker, reason, request.sha256());
   }
-  log::Warning("contribution rejected", {{"job", options_.spec.name()}, {"worker", worker.value()}, {"round", request.fence().round()},
-                                         {"attempt", request.attempt()}, {"reason", reason}, {"message", message}});
+  log::Warning("contribution rejected", {{"job", options_.spec.name()},
+                                         {"worker", worker.value()},
+                                         {"round", request.fence().round()},
+                                         {"attempt", request.attempt()},
+                                         {"reason", reason},
+                                         {"message", message}});
   return Refuse(v1::PushResult::OUTCOME_REJECTED, reason, message);
 }
 
 bool Job::BeginAdding(const WorkerId& worker, const v1::PushRequest& request) {
-  if (book_ == nullptr || committing_ || request.fence().round() != round_.value() || request.attempt() != attempt_) return false;
+  if (book_ == nullptr || committing_ || request.fence().round() != round_.value() || request.attempt() != attempt_)
+    return false;
   members_[worker].contributed = Incarnation(request.fence().incarnation());
   return book_->MarkAdding(worker, request.samples(), request.sha256());
 }
@@ -392,7 +427,8 @@ void Job::CancelAdding(const WorkerId& worker) {
   if (book_ != nullptr) book_->CancelAdding(worker);
 }
 
-void Job::OnAdded(const WorkerId& worker, const v1::PushRequest& request, const v1::StoredContribution& info, absl::Time now) {
+void Job::OnAdded(const WorkerId& worker, const v1::PushRequest& request, const v1::StoredContribution& info,
+                  absl::Time now) {
   if (book_ == nullptr || request.fence().round() != round_.value() || request.attempt() != attempt_) return;
   if (!book_->MarkCounted(worker)) return;
   round_loss_sum_ += info.train_loss() * static_cast<double>(request.samples());
@@ -404,8 +440,11 @@ void Job::OnAdded(const WorkerId& worker, const v1::PushRequest& request, const 
   member.evaluate_s += info.evaluate_s();
   member.samples_counted += request.samples();
   member.fresh_optimizer = info.fresh_optimizer();
-  log::Info("contribution counted", {{"job", options_.spec.name()}, {"worker", worker.value()}, {"round", round_.value()},
-                                     {"samples", request.samples()}, {"train_loss", info.train_loss()}});
+  log::Info("contribution counted", {{"job", options_.spec.name()},
+                                     {"worker", worker.value()},
+                                     {"round", round_.value()},
+                                     {"samples", request.samples()},
+                                     {"train_loss", info.train_loss()}});
 }
 
 void Job::DropOpenRound(const std::string& reason) {
@@ -433,17 +472,10 @@ std::vector<Job::Action> Job::Advance(absl::Time now, absl::Time wall_now) {
   bool moved = true;
   for (int i = 0; moved && i < 100; ++i) {
     switch (state_) {
-      case v1::JOB_STATE_PROFILING:
-        moved = AdvanceProfiling(now);
-        break;
-      case v1::JOB_STATE_DISTRIBUTING:
-        moved = AdvanceDistributing(now);
-        break;
-      case v1::JOB_STATE_TRAINING:
-        moved = AdvanceTraining(now, wall_now);
-        break;
-      default:
-        moved = false;
+      case v1::JOB_STATE_PROFILING: moved = AdvanceProfiling(now); break;
+      case v1::JOB_STATE_DISTRIBUTING: moved = AdvanceDistributing(now); break;
+      case v1::JOB_STATE_TRAINING: moved = AdvanceTraining(now, wall_now); break;
+      default: moved = false;
     }
   }
   if (ended() && ended_wall_ == absl::InfinitePast()) {
@@ -456,7 +488,8 @@ std::vector<Job::Action> Job::Advance(absl::Time now, absl::Time wall_now) {
 std::set<WorkerId> Job::Usable() const {
   std::set<WorkerId> usable;
   for (const auto& [worker, member] : members_) {
-    if (member.present && member.prepared && member.profile.has_value() && member.excluded.empty()) usable.insert(worker);
+    if (member.present && member.prepared && member.profile.has_value() && member.excluded.empty())
+      usable.insert(worker);
   }
   return usable;
 }
@@ -496,7 +529,8 @@ bool Job::AdvanceProfiling(absl::Time now) {
     if (prepared == 0) return false;
     if (version_.value() < 0) {
       const Member* uploader = uploader_.has_value() ? FindMember(*uploader_) : nullptr;
-      if (uploader == nullptr || !uploader->present || !uploader->prepared || !uploader->excluded.empty()) uploader_ = first_prepared;
+      if (uploader == nullptr || !uploader->present || !uploader->prepared || !uploader->excluded.empty())
+        uploader_ = first_prepared;
       return false;
     }
     if (prepared < present && !waited_long) return false;
@@ -523,7 +557,8 @@ bool Job::TryPlan(absl::Time now, const std::string& reason) {
   input.samples = options_.train.samples();
   input.record_bytes = options_.train.record_bytes();
   input.model_bytes = layout_->total_bytes();
-  const double done = static_cast<double>(committed_samples_) / static_cast<double>(std::max<int64_t>(1, input.samples));
+  const double done =
+      static_cast<double>(committed_samples_) / static_cast<double>(std::max<int64_t>(1, input.samples));
   input.epochs_left = std::max(EpochsTotal() - done, 1.0 / static_cast<double>(options_.spec.rounds().per_epoch()));
   input.pinned = options_.pinned;
   input.number = ++last_plan_number_;
@@ -552,9 +587,13 @@ bool Job::TryPlan(absl::Time now, const std::string& reason) {
   std::vector<Ranges> tests;
   if (options_.test.samples() > 0) tests = Split({{0, options_.test.samples()}}, speeds);
   for (size_t i = 0; i < tests.size(); ++i) plan.tests[evaluators[i]] = tests[i];
-  log::Info("plan made", {{"job", options_.spec.name()}, {"plan", plan.result.plan.number()}, {"reason", reason},
-                          {"workers", static_cast<int64_t>(evaluators.size())}, {"predicted_s", plan.result.plan.predicted_total_s()},
-                          {"even_split_s", plan.result.plan.even_split_total_s()}, {"binding", plan.result.plan.binding()}});
+  log::Info("plan made", {{"job", options_.spec.name()},
+                          {"plan", plan.result.plan.number()},
+                          {"reason", reason},
+                          {"workers", static_cast<int64_t>(evaluators.size())},
+                          {"predicted_s", plan.result.plan.predicted_total_s()},
+                          {"even_split_s", plan.result.plan.even_split_total_s()},
+                          {"binding", plan.result.plan.binding()}});
   actions_.push_back(StorePlan{plan.result});
   next_ = std::move(plan);
   if (state_ != v1::JOB_STATE_TRAINING) {
@@ -589,8 +628,10 @@ bool Job::AdvanceDistributing(absl::Time now) {
         const v1::WorkerPlan* plan = PlanOf(*next_, worker);
         if (member.present && member.excluded.empty() && plan != nullptr && plan->samples() > 0 &&
             member.data_plan < next_->result.plan.number()) {
-          member.excluded = absl::StrCat("no progress in fetching its shard for ", absl::FormatDuration(options_.phase_timeout));
-          log::Warning("worker left out", {{"job", options_.spec.name()}, {"worker", worker.value()}, {"reason", member.excluded}});
+          member.excluded =
+              absl::StrCat("no progress in fetching its shard for ", absl::FormatDuration(options_.phase_timeout));
+          log::Warning("worker left out",
+                       {{"job", options_.spec.name()}, {"worker", worker.value()}, {"reason", member.excluded}});
         }
       }
       phase_progress_ = now;
@@ -623,8 +664,7 @@ bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
   if (committing_ || (evaluating_.has_value() && evaluating_->final)) return false;
   if (book_ != nullptr) {
     switch (book_->Decide(now)) {
-      case RoundBook::Verdict::kWait:
-        return false;
+      case RoundBook::Verdict::kWait: return false;
       case RoundBook::Verdict::kCommit: {
         committing_ = true;
         v1::RoundRecord& record = pending_record_;
@@ -651,7 +691,8 @@ bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
       case RoundBook::Verdict::kDropRejected: {
         std::vector<std::string> reasons;
         for (const auto& [worker, entry] : book_->entries()) {
-          if (entry.state == RoundBook::State::kRejected) reasons.push_back(absl::StrCat(worker.value(), ": ", entry.reason));
+          if (entry.state == RoundBook::State::kRejected)
+            reasons.push_back(absl::StrCat(worker.value(), ": ", entry.reason));
         }
         const std::string reason = absl::StrCat("contributions rejected (", absl::StrJoin(reasons, ", "), ")");
         actions_.push_back(DropRound{round_, reason});
@@ -666,7 +707,8 @@ bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
       case RoundBook::Verdict::kDropMissing: {
         std::vector<std::string> missing;
         for (const WorkerId& worker : book_->WaitingFor()) missing.push_back(worker.value());
-        actions_.push_back(DropRound{round_, absl::StrCat("quorum not reached, missing ", absl::StrJoin(missing, ", "))});
+        actions_.push_back(
+            DropRound{round_, absl::StrCat("quorum not reached, missing ", absl::StrJoin(missing, ", "))});
         book_.reset();
         return true;
       }
@@ -681,7 +723,8 @@ bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
     StartEvaluation(version_, /*final=*/true, now);
     if (evaluating_.has_value()) return true;
     reason_ = "waiting for a worker for the last evaluation";
-    if (now - *end_reached_ > kMinEvaluationDeadline) Finish(version_, "no worker was there for the last evaluation", now);
+    if (now - *end_reached_ > kMinEvaluationDeadline)
+      Finish(version_, "no worker was there for the last evaluation", now);
     return false;
   }
   if (next_.has_value() && DataInPlace(*next_)) Activate(now);
@@ -706,8 +749,12 @@ bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
 
 bool Job::OpenNextRound(absl::Time now) {
   const v1::Plan& plan = active_->result.plan;
-  RoundBook::Options book{.round = round_, .attempt = ++attempt_, .base = version_, .quorum = options_.spec.rounds().quorum(),
-                          .replan_after = absl::Seconds(options_.spec.rounds().replan_after_s()), .opened = now};
+  RoundBook::Options book{.round = round_,
+                          .attempt = ++attempt_,
+                          .base = version_,
+                          .quorum = options_.spec.rounds().quorum(),
+                          .replan_after = absl::Seconds(options_.spec.rounds().replan_after_s()),
+                          .opened = now};
   int64_t planned = 0;
   int64_t present = 0;
   std::vector<std::string> missing;
@@ -726,7 +773,8 @@ bool Job::OpenNextRound(absl::Time now) {
   }
   if (book.participants.empty() || static_cast<double>(present) < book.quorum * static_cast<double>(planned)) {
     --attempt_;
-    const std::string reason = absl::StrCat("waiting for ", absl::StrJoin(missing, ", "), next_.has_value() ? " or for the data of a new plan" : "");
+    const std::string reason = absl::StrCat("waiting for ", absl::StrJoin(missing, ", "),
+                                            next_.has_value() ? " or for the data of a new plan" : "");
     if (reason != reason_) {
       log::Warning("round cannot open", {{"job", options_.spec.name()}, {"round", round_.value()}, {"reason", reason}});
       reason_ = reason;
@@ -735,8 +783,12 @@ bool Job::OpenNextRound(absl::Time now) {
   }
   reason_.clear();
   book.deadline = RoundDeadline(round_.value(), book.participants);
-  log::Info("round opened", {{"job", options_.spec.name()}, {"round", round_.value()}, {"attempt", attempt_}, {"plan", plan.number()},
-                             {"participants", static_cast<int64_t>(book.participants.size())}, {"samples", present},
+  log::Info("round opened", {{"job", options_.spec.name()},
+                             {"round", round_.value()},
+                             {"attempt", attempt_},
+                             {"plan", plan.number()},
+                             {"participants", static_cast<int64_t>(book.participants.size())},
+                             {"samples", present},
                              {"deadline_s", absl::ToDoubleSeconds(book.deadline)}});
   book_ = std::make_unique<RoundBook>(std::move(book));
   round_loss_sum_ = 0;
@@ -781,18 +833,21 @@ void Job::StartEvaluation(Version version, bool final, absl::Time now) {
     if (worker.samples() == 0) continue;
     const WorkerId id(worker.worker());
     const Member* member = FindMember(id);
-    const bool there = book_ != nullptr ? book_->Find(id) != nullptr : member != nullptr && member->present && member->excluded.empty();
+    const bool there = book_ != nullptr ? book_->Find(id) != nullptr
+                                        : member != nullptr && member->present && member->excluded.empty();
     const Ranges& part = active_->tests[worker.worker()];
     if (!there) {
       orphaned.insert(orphaned.end(), part.begin(), part.end());
       continue;
     }
     evaluators.push_back(id);
-    speeds.push_back(member != nullptr && member->profile.has_value() ? std::max(1e-6, member->profile->eval_samples_per_s()) : 1.0);
+    speeds.push_back(
+        member != nullptr && member->profile.has_value() ? std::max(1e-6, member->profile->eval_samples_per_s()) : 1.0);
     evaluating.parts[id] = {.ranges = part, .attempt = evaluating.attempt};
   }
   if (evaluators.empty()) return;
-  if (active_->tests.empty() || std::all_of(active_->tests.begin(), active_->tests.end(), [](const auto& t) { return t.second.empty(); })) {
+  if (active_->tests.empty() ||
+      std::all_of(active_->tests.begin(), active_->tests.end(), [](const auto& t) { return t.second.empty(); })) {
     orphaned = {{0, options_.test.samples()}};  // After a restart, whose plan holds no parts of the test set.
   }
   const std::vector<Ranges> shares = Split(orphaned, speeds);
@@ -803,7 +858,8 @@ void Job::StartEvaluation(Version version, bool final, absl::Time now) {
     rate += speeds[i];
   }
   std::erase_if(evaluating.parts, [](const auto& part) { return part.second.ranges.empty(); });
-  evaluating.deadline = now + std::max(kMinEvaluationDeadline, 10 * absl::Seconds(static_cast<double>(options_.test.samples()) / rate));
+  evaluating.deadline =
+      now + std::max(kMinEvaluationDeadline, 10 * absl::Seconds(static_cast<double>(options_.test.samples()) / rate));
   evaluating_ = std::move(evaluating);
 }
 
@@ -862,8 +918,12 @@ void Job::FinishEvaluation(bool complete) {
   for (v1::RoundRecord& record : rounds_) {
     if (record.version() == evaluation.version() + 1) *record.mutable_evaluation() = evaluation;
   }
-  log::Info("evaluated", {{"job", options_.spec.name()}, {"version", evaluation.version()}, {"accuracy", evaluation.accuracy()},
-                          {"loss", evaluation.loss()}, {"samples", evaluation.total()}, {"complete", evaluation.complete()}});
+  log::Info("evaluated", {{"job", options_.spec.name()},
+                          {"version", evaluation.version()},
+                          {"accuracy", evaluation.accuracy()},
+                          {"loss", evaluation.loss()},
+                          {"samples", evaluation.total()},
+                          {"complete", evaluation.complete()}});
   actions_.push_back(StoreEvaluation{evaluation});
 }
 
@@ -891,7 +951,8 @@ bool Job::EndReached() const {
   const v1::EndSpec& end = options_.spec.end();
   const double d = static_cast<double>(options_.train.samples());
   return (end.epochs() > 0 && static_cast<double>(committed_samples_) >= end.epochs() * d) ||
-         (end.samples() > 0 && committed_samples_ >= end.samples()) || (end.rounds() > 0 && round_.value() >= end.rounds());
+         (end.samples() > 0 && committed_samples_ >= end.samples()) ||
+         (end.rounds() > 0 && round_.value() >= end.rounds());
 }
 
 // ---- What others see
@@ -933,8 +994,10 @@ v1::Assignment Job::AssignmentFor(const WorkerId& worker) const {
       shard->set_plan(newest->result.plan.number());
       *shard->mutable_train() = options_.train;
       *shard->mutable_test() = options_.test;
-      if (auto it = newest->shards.find(worker.value()); it != newest->shards.end()) AddRanges(it->second, shard->mutable_train_ranges());
-      if (auto it = newest->tests.find(worker.value()); it != newest->tests.end()) AddRanges(it->second, shard->mutable_test_ranges());
+      if (auto it = newest->shards.find(worker.value()); it != newest->shards.end())
+        AddRanges(it->second, shard->mutable_train_ranges());
+      if (auto it = newest->tests.find(worker.value()); it != newest->tests.end())
+        AddRanges(it->second, shard->mutable_test_ranges());
     }
   }
   if (evaluating_.has_value()) {
@@ -1022,7 +1085,9 @@ v1::JobSummary Job::Summary() const {
   summary.set_round(round_.value());
   const double per_epoch = static_cast<double>(options_.spec.rounds().per_epoch());
   const double d = static_cast<double>(options_.train.samples());
-  if (JobSamples() > 0) summary.set_rounds_planned(static_cast<int64_t>(std::ceil(static_cast<double>(JobSamples()) / d * per_epoch - 1e-9)));
+  if (JobSamples() > 0)
+    summary.set_rounds_planned(
+        static_cast<int64_t>(std::ceil(static_cast<double>(JobSamples()) / d * per_epoch - 1e-9)));
   summary.set_epochs_done(static_cast<double>(committed_samples_) / d);
   summary.set_version(final_version_.has_value() ? final_version_->value() : version_.value());
   for (const v1::Evaluation& evaluation : evaluations_) {
@@ -1068,12 +1133,15 @@ v1::GetJobResponse Job::Status(absl::Time now) const {
   int recent = 0;
   for (size_t i = first; i < rounds_.size(); ++i) *status.add_rounds() = rounds_[i];
   for (auto it = rounds_.rbegin(); it != rounds_.rend() && recent < 5; ++it, ++recent) recent_s += it->seconds();
-  if (training_started_ != absl::InfinitePast()) status.set_train_seconds(absl::ToDoubleSeconds((ended() ? phase_started_ : now) - training_started_));
+  if (training_started_ != absl::InfinitePast())
+    status.set_train_seconds(absl::ToDoubleSeconds((ended() ? phase_started_ : now) - training_started_));
   if (book_ != nullptr) {
     status.set_round_elapsed_s(absl::ToDoubleSeconds(now - book_->options().opened));
     status.set_round_deadline_s(absl::ToDoubleSeconds(book_->options().deadline));
-    const double left = static_cast<double>(JobSamples() - committed_samples_) / static_cast<double>(std::max<int64_t>(1, book_->planned_samples()));
-    if (recent > 0 && left > 0) status.set_seconds_left(std::max(0.0, left * recent_s / recent - status.round_elapsed_s()));
+    const double left = static_cast<double>(JobSamples() - committed_samples_) /
+                        static_cast<double>(std::max<int64_t>(1, book_->planned_samples()));
+    if (recent > 0 && left > 0)
+      status.set_seconds_left(std::max(0.0, left * recent_s / recent - status.round_elapsed_s()));
   }
   for (const std::string& name : WaitingFor()) status.add_waiting_for(name);
   for (const auto& [reason, count] : rejected_by_reason_) (*status.mutable_rejected())[reason] = count;

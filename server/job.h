@@ -52,13 +52,25 @@ class Job {
   };
 
   // ---- Actions
-  struct StoreJob {};                       // state, reason, layout or runtime have changed
-  struct StorePlan { PlanResult result; };
-  struct StoreProfile { WorkerId worker; v1::DeviceProfile profile; };
-  struct StoreEvaluation { v1::Evaluation evaluation; };
-  struct OpenRound {};                      // make a sum for book(); its contributions start from none
-  struct CommitRound { v1::RoundRecord record; };  // sum -> checkpoint -> journal, then OnRoundCommitted
-  struct DropRound { Round round; std::string reason; };
+  struct StoreJob {};  // state, reason, layout or runtime have changed
+  struct StorePlan {
+    PlanResult result;
+  };
+  struct StoreProfile {
+    WorkerId worker;
+    v1::DeviceProfile profile;
+  };
+  struct StoreEvaluation {
+    v1::Evaluation evaluation;
+  };
+  struct OpenRound {};  // make a sum for book(); its contributions start from none
+  struct CommitRound {
+    v1::RoundRecord record;
+  };  // sum -> checkpoint -> journal, then OnRoundCommitted
+  struct DropRound {
+    Round round;
+    std::string reason;
+  };
   using Action = std::variant<StoreJob, StorePlan, StoreProfile, StoreEvaluation, OpenRound, CommitRound, DropRound>;
 
   explicit Job(Options options);
@@ -84,7 +96,8 @@ class Job {
   void Forget(const WorkerId& worker, absl::Time now);  // Removed for good.
   // Errors: InvalidArgument (the layout differs from that of the others; the worker is left out), FailedPrecondition
   // (not wanted now).
-  absl::Status OnModel(const WorkerId& worker, const dataplane::Layout& layout, bool has_optimizer_state, absl::Time now);
+  absl::Status OnModel(const WorkerId& worker, const dataplane::Layout& layout, bool has_optimizer_state,
+                       absl::Time now);
   void OnInitialCommitted(absl::Time now);
   absl::Status OnProfile(const WorkerId& worker, const v1::ReportProfileRequest& request, absl::Time now);
   absl::Status OnData(const WorkerId& worker, const v1::ReportDataRequest& request, absl::Time now);
@@ -97,15 +110,19 @@ class Job {
   // ---- Contributions Decides on a push before any byte of it is read. Empty: its bytes are wanted. A result: the
   // answer. Invalid ones are marked rejected here. Errors: Unavailable (the same contribution is just being added: ask
   // again).
-  absl::StatusOr<std::optional<v1::PushResult>> CheckPush(const WorkerId& worker, Incarnation registered, const v1::PushRequest& request);
+  absl::StatusOr<std::optional<v1::PushResult>> CheckPush(const WorkerId& worker, Incarnation registered,
+                                                          const v1::PushRequest& request);
   // Its values did not pass; answers with what the sender is told.
-  v1::PushResult RejectContribution(const WorkerId& worker, const v1::PushRequest& request, const std::string& reason, const std::string& message);
+  v1::PushResult RejectContribution(const WorkerId& worker, const v1::PushRequest& request, const std::string& reason,
+                                    const std::string& message);
   // Verified and about to be journaled. False: its round has passed.
   bool BeginAdding(const WorkerId& worker, const v1::PushRequest& request);
   void CancelAdding(const WorkerId& worker);  // It could not be journaled.
-  void OnAdded(const WorkerId& worker, const v1::PushRequest& request, const v1::StoredContribution& info, absl::Time now);
+  void OnAdded(const WorkerId& worker, const v1::PushRequest& request, const v1::StoredContribution& info,
+               absl::Time now);
   // From the journal, after a restart: added to the sum already.
-  void RestoreContribution(const WorkerId& worker, int64_t samples, const std::string& sha256, const v1::StoredContribution& info);
+  void RestoreContribution(const WorkerId& worker, int64_t samples, const std::string& sha256,
+                           const v1::StoredContribution& info);
 
   // The sum of the open round is void (its files could not be read): the round is repeated.
   void DropOpenRound(const std::string& reason);
@@ -232,9 +249,9 @@ class Job {
   std::map<std::string, int64_t> rejected_by_reason_;
   absl::Time training_started_ = absl::InfinitePast();
   int64_t last_plan_number_ = 0;
-  int64_t last_attempt_ = 0;          // of evaluations, above attempt_base
-  std::set<WorkerId> unplannable_;    // with whom no plan could be made; not tried again
-  v1::RoundRecord pending_record_;    // of the round being committed
+  int64_t last_attempt_ = 0;        // of evaluations, above attempt_base
+  std::set<WorkerId> unplannable_;  // with whom no plan could be made; not tried again
+  v1::RoundRecord pending_record_;  // of the round being committed
   std::vector<Action> actions_;
 };
 

@@ -30,7 +30,9 @@ const absl::Time kWall = absl::FromUnixSeconds(1'800'000'000);
 constexpr int64_t kTrain = 1000;
 constexpr int64_t kTest = 100;
 
-Layout MakeLayout(int64_t width) { return *Layout::Create({{"w", DataType::kFloat32, {width}, TensorKind::kParameter, 1}}); }
+Layout MakeLayout(int64_t width) {
+  return *Layout::Create({{"w", DataType::kFloat32, {width}, TensorKind::kParameter, 1}});
+}
 
 v1::JobSpec Spec() {
   v1::JobSpec spec;
@@ -80,7 +82,8 @@ void ExpectTiles(Ranges ranges, int64_t end) {
 // A job with its fleet: carries out actions as the coordinator does, checks what must always hold, and keeps what a journal would.
 class Fleet {
  public:
-  explicit Fleet(v1::JobSpec spec = Spec(), int workers = 0, int64_t test = kTest, std::optional<v1::Plan> pinned = std::nullopt) {
+  explicit Fleet(v1::JobSpec spec = Spec(), int workers = 0, int64_t test = kTest,
+                 std::optional<v1::Plan> pinned = std::nullopt) {
     options_.spec = std::move(spec);
     options_.train.set_samples(kTrain);
     options_.train.set_record_bytes(785);
@@ -111,7 +114,7 @@ class Fleet {
   void SetPresent(const std::string& name, bool present) {
     FakeWorker& w = workers_.at(name);
     w.present = present;
-      job_->SetPresent(w.name, w.site, Incarnation(w.incarnation), present, now_);
+    job_->SetPresent(w.name, w.site, Incarnation(w.incarnation), present, now_);
     Settle();
   }
   void Lose(const std::string& name) { SetPresent(name, false); }
@@ -280,7 +283,8 @@ class Fleet {
     for (const Job::Action& action : job_->Advance(now_, kWall)) CarryOut(action);
     restored_ = false;
     if (job_->book() != nullptr) {
-      for (const auto& [name, c] : contributions_[{job_->book()->options().round.value(), job_->book()->options().attempt}]) {
+      for (const auto& [name, c] :
+           contributions_[{job_->book()->options().round.value(), job_->book()->options().attempt}]) {
         job_->RestoreContribution(WorkerId(name), c.first.samples(), c.first.sha256(), c.second);
       }
     }
@@ -318,7 +322,8 @@ class Fleet {
     } else if (const auto* profile = std::get_if<Job::StoreProfile>(&action)) {
       stored_.profiles[profile->worker] = profile->profile;
     } else if (const auto* evaluation = std::get_if<Job::StoreEvaluation>(&action)) {
-      std::erase_if(stored_.evaluations, [&](const auto& e) { return e.version() == evaluation->evaluation.version(); });
+      std::erase_if(stored_.evaluations,
+                    [&](const auto& e) { return e.version() == evaluation->evaluation.version(); });
       stored_.evaluations.push_back(evaluation->evaluation);
     } else if (std::holds_alternative<Job::OpenRound>(action)) {
       const RoundBook* book = job_->book();
@@ -340,7 +345,8 @@ class Fleet {
       int64_t samples = 0;
       for (const auto& [name, c] : contributions_[last_opened_]) samples += c.first.samples();
       EXPECT_EQ(record.samples(), samples);
-      EXPECT_GE(static_cast<double>(samples), options_.spec.rounds().quorum() * static_cast<double>(job_->book()->planned_samples()));
+      EXPECT_GE(static_cast<double>(samples),
+                options_.spec.rounds().quorum() * static_cast<double>(job_->book()->planned_samples()));
       EXPECT_GT(samples, 0);
       if (!auto_commit) return;
       Commit(record);
@@ -367,8 +373,9 @@ class Fleet {
         ASSERT_NE(entry, nullptr);
         // Who has contributed keeps the task until the commit, but not as a new process; who was rejected does not.
         const auto sender = senders_.find(name);
-        EXPECT_TRUE(entry->state == RoundBook::State::kOutstanding || entry->state == RoundBook::State::kAdding ||
-                    (entry->state == RoundBook::State::kCounted && sender != senders_.end() && sender->second == w.incarnation))
+        EXPECT_TRUE(
+            entry->state == RoundBook::State::kOutstanding || entry->state == RoundBook::State::kAdding ||
+            (entry->state == RoundBook::State::kCounted && sender != senders_.end() && sender->second == w.incarnation))
             << name;
         EXPECT_EQ(a.train().round(), last_opened_.first);
         EXPECT_EQ(a.train().attempt(), last_opened_.second);
@@ -399,7 +406,8 @@ class Fleet {
   std::unique_ptr<Job> job_;
   std::map<std::string, FakeWorker> workers_;
   Job::Stored stored_;
-  std::map<std::pair<int64_t, int64_t>, std::map<std::string, std::pair<v1::PushRequest, v1::StoredContribution>>> contributions_;
+  std::map<std::pair<int64_t, int64_t>, std::map<std::string, std::pair<v1::PushRequest, v1::StoredContribution>>>
+      contributions_;
   std::map<std::string, int64_t> senders_;  // Incarnation of the newest contribution.
   std::pair<int64_t, int64_t> last_opened_{-1, 0};
   bool restored_ = false;
@@ -756,7 +764,8 @@ TEST(JobTest, WhatIsToldToAPush) {
   Fleet fleet = WithWorkers(3);
   fleet.RunUntilRound(0);
   const v1::PushRequest good = fleet.Push("w0");
-  const auto expect = [&](v1::PushRequest request, Outcome::Outcome outcome, const std::string& reason, const std::string& name = "w0") {
+  const auto expect = [&](v1::PushRequest request, Outcome::Outcome outcome, const std::string& reason,
+                          const std::string& name = "w0") {
     auto answer = fleet.Check(request, name);
     ASSERT_THAT(answer, IsOk());
     ASSERT_TRUE(answer->has_value()) << reason;
@@ -939,10 +948,12 @@ TEST(JobTest, EvaluationPartsAreDisjointAndCoverTheTestSet) {
   request.set_attempt(fleet.Task("w0").evaluate().attempt());
   request.set_total(counts["w0"]);
   request.set_correct(counts["w0"] + 1);
-  EXPECT_THAT(fleet.job().OnEvaluation(WorkerId("w0"), request, fleet.now()), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(fleet.job().OnEvaluation(WorkerId("w0"), request, fleet.now()),
+              StatusIs(absl::StatusCode::kInvalidArgument));
   request.set_correct(0);
   request.set_total(counts["w0"] - 1);
-  EXPECT_THAT(fleet.job().OnEvaluation(WorkerId("w0"), request, fleet.now()), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(fleet.job().OnEvaluation(WorkerId("w0"), request, fleet.now()),
+              StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_TRUE(fleet.Task("w0").has_evaluate());
 }
 
@@ -1171,26 +1182,21 @@ TEST(JobTest, RandomLives) {
       const std::string name = absl::StrCat("w", random.Below(5));
       FakeWorker& w = fleet.worker(name);
       switch (random.Below(20)) {
-        case 0:
-          fleet.SetPresent(name, !w.present);
-          break;
+        case 0: fleet.SetPresent(name, !w.present); break;
         case 1:
           if (!w.present) fleet.SetPresent(name, true);
           break;
         case 2:
           if (random.Below(3) == 0) fleet.RestartWorker(name);
           break;
-        case 3:
-          fleet.Pass(absl::Seconds(static_cast<int64_t>(random.Below(40))));
-          break;
+        case 3: fleet.Pass(absl::Seconds(static_cast<int64_t>(random.Below(40)))); break;
         case 4:
           if (random.Below(3) == 0) fleet.RestartCoordinator();
           break;
         case 5:
           if (w.present && fleet.Task(name).has_train() && random.Below(2) == 0) fleet.RejectNext(name);
           break;
-        default:
-          fleet.Work(name);
+        default: fleet.Work(name);
       }
     }
     for (auto& [name, w] : fleet.workers()) {

@@ -43,7 +43,9 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  CLI::App app{"Causeway's coordinator: owns the data and the global model.\n\nExample:\n  causeway-coordinator --config coordinator.yaml"};
+  CLI::App app{
+      "Causeway's coordinator: owns the data and the global model.\n\nExample:\n  causeway-coordinator --config "
+      "coordinator.yaml"};
   std::string config_path = "coordinator.yaml";
   std::string log_format;
   std::string log_level;
@@ -58,7 +60,8 @@ int main(int argc, char** argv) {
   }
   absl::StatusOr<jobspec::CoordinatorConfig> config = jobspec::LoadCoordinatorConfig(config_path);
   if (!config.ok()) return Fail(config.status());
-  log::Options log_options{.level = config->log.level, .format = config->log.format, .file = config->log.file, .component = "coordinator"};
+  log::Options log_options{
+      .level = config->log.level, .format = config->log.format, .file = config->log.file, .component = "coordinator"};
   if (!log_format.empty()) {
     absl::StatusOr<log::Format> format = log::ParseFormat(log_format);
     if (!format.ok()) return Fail(format.status());

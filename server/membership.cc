@@ -32,8 +32,8 @@ absl::Status Membership::RevokeToken(const std::string& id) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Worker> Membership::Join(const std::string& token_id, absl::string_view secret_hash, const std::string& name,
-                                        absl::Time wall_now) {
+absl::StatusOr<Worker> Membership::Join(const std::string& token_id, absl::string_view secret_hash,
+                                        const std::string& name, absl::Time wall_now) {
   auto it = tokens_.find(token_id);
   // One message for both, so that nobody learns which tokens exist.
   if (it == tokens_.end() || !SameHash(it->second.secret_hash, secret_hash)) {
@@ -42,7 +42,8 @@ absl::StatusOr<Worker> Membership::Join(const std::string& token_id, absl::strin
   Token& token = it->second;
   if (token.revoked) return absl::PermissionDeniedError(absl::StrCat("join token ", token_id, " was revoked"));
   if (token.expires <= wall_now) {
-    return absl::PermissionDeniedError(absl::StrCat("join token ", token_id, " expired at ", absl::FormatTime(token.expires, absl::UTCTimeZone())));
+    return absl::PermissionDeniedError(
+        absl::StrCat("join token ", token_id, " expired at ", absl::FormatTime(token.expires, absl::UTCTimeZone())));
   }
   if (token.uses_left <= 0) {
     return absl::PermissionDeniedError(absl::StrCat("join token ", token_id, " is used up (", token.uses, " uses)"));
@@ -57,7 +58,8 @@ absl::StatusOr<Worker> Membership::Join(const std::string& token_id, absl::strin
     RETURN_IF_ERROR(ValidateName("worker", name));
     worker.name = WorkerId(name);
     if (workers_.contains(worker.name)) {
-      return absl::AlreadyExistsError(absl::StrCat("there is a worker ", name, " already; choose another name (--name)"));
+      return absl::AlreadyExistsError(
+          absl::StrCat("there is a worker ", name, " already; choose another name (--name)"));
     }
   }
   --token.uses_left;
@@ -73,7 +75,8 @@ void Membership::SetCertificate(const WorkerId& name, const std::string& serial,
 
 absl::Status Membership::CheckCertificate(const WorkerId& name, const SiteId& site, const std::string& serial) const {
   const Worker* worker = Find(name);
-  if (worker == nullptr) return absl::PermissionDeniedError(absl::StrCat("no worker ", name.value(), " is known here; join again"));
+  if (worker == nullptr)
+    return absl::PermissionDeniedError(absl::StrCat("no worker ", name.value(), " is known here; join again"));
   if (worker->removed) return absl::PermissionDeniedError(absl::StrCat("worker ", name.value(), " was removed"));
   if (worker->site != site || worker->certificate_serial != serial) {
     return absl::PermissionDeniedError(absl::StrCat("this certificate of worker ", name.value(), " was replaced"));
@@ -89,7 +92,8 @@ absl::Status Membership::RemoveWorker(const WorkerId& name) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Membership::Registered> Membership::Register(const WorkerId& name, const v1::RegisterRequest& request, absl::Time now) {
+absl::StatusOr<Membership::Registered> Membership::Register(const WorkerId& name, const v1::RegisterRequest& request,
+                                                            absl::Time now) {
   auto it = workers_.find(name);
   if (it == workers_.end() || it->second.removed) {
     return absl::PermissionDeniedError(absl::StrCat("worker ", name.value(), " is unknown or was removed"));
@@ -97,8 +101,9 @@ absl::StatusOr<Membership::Registered> Membership::Register(const WorkerId& name
   Worker& worker = it->second;
   const Incarnation incarnation(request.incarnation());
   if (incarnation < worker.incarnation) {
-    return absl::AbortedError(absl::StrCat("worker ", name.value(), " incarnation ", incarnation.value(), " was replaced by ",
-                                           worker.incarnation.value(), "; is a second copy of it running?"));
+    return absl::AbortedError(absl::StrCat("worker ", name.value(), " incarnation ", incarnation.value(),
+                                           " was replaced by ", worker.incarnation.value(),
+                                           "; is a second copy of it running?"));
   }
   Registered result;
   result.returned = !worker.live;
@@ -129,13 +134,15 @@ void Membership::StreamBroken(const WorkerId& name, Incarnation incarnation, abs
   it->second.stream_broken = now;
 }
 
-absl::Status Membership::Heard(const WorkerId& name, const v1::HeartbeatRequest& heartbeat, absl::Time now, absl::Time wall_now) {
+absl::Status Membership::Heard(const WorkerId& name, const v1::HeartbeatRequest& heartbeat, absl::Time now,
+                               absl::Time wall_now) {
   auto it = workers_.find(name);
   if (it == workers_.end() || !it->second.live) {
     return absl::FailedPreconditionError(absl::StrCat("worker ", name.value(), " is not registered"));
   }
   Worker& worker = it->second;
-  if (worker.incarnation != Incarnation(heartbeat.incarnation())) return absl::AbortedError("another incarnation is registered");
+  if (worker.incarnation != Incarnation(heartbeat.incarnation()))
+    return absl::AbortedError("another incarnation is registered");
   worker.last_heard = now;
   worker.heartbeat = heartbeat;
   worker.clock_offset_s = absl::ToDoubleSeconds(absl::FromUnixMillis(heartbeat.wall_time_ms()) - wall_now);

@@ -39,8 +39,8 @@ struct Worker {
 
   // Of the current connection.
   bool live = false;
-  Incarnation incarnation;  // 0: never registered
-  absl::Time last_heard;    // steady
+  Incarnation incarnation;                  // 0: never registered
+  absl::Time last_heard;                    // steady
   std::optional<absl::Time> stream_broken;  // steady; empty while a heartbeat stream is open
   v1::RegisterRequest registration;
   v1::HeartbeatRequest heartbeat;  // The newest.
@@ -78,7 +78,8 @@ class Membership {
   // Uses the token once and admits a worker under `name` (empty: SITE-1, SITE-2, ...).
   // Errors: PermissionDenied (token unknown, wrong secret, revoked, expired or used up; the message says which),
   // AlreadyExists (the name is taken, by a removed worker too), InvalidArgument (name).
-  absl::StatusOr<Worker> Join(const std::string& token_id, absl::string_view secret_hash, const std::string& name, absl::Time wall_now);
+  absl::StatusOr<Worker> Join(const std::string& token_id, absl::string_view secret_hash, const std::string& name,
+                              absl::Time wall_now);
   // The certificate that was made for a worker that has just joined.
   void SetCertificate(const WorkerId& name, const std::string& serial, absl::Time expires);
 

@@ -28,10 +28,15 @@ class MembershipTest : public ::testing::Test {
     AddToken("t1", 5);
   }
   void AddToken(const std::string& id, int uses) {
-    fleet_.AddToken(Token{.id = id, .site = kLab, .secret_hash = HashTokenSecret(kSecret), .uses = uses, .uses_left = uses,
+    fleet_.AddToken(Token{.id = id,
+                          .site = kLab,
+                          .secret_hash = HashTokenSecret(kSecret),
+                          .uses = uses,
+                          .uses_left = uses,
                           .expires = kWall + absl::Hours(1)});
   }
-  absl::StatusOr<Worker> Join(const std::string& name, const std::string& token = "t1", absl::string_view secret = kSecret) {
+  absl::StatusOr<Worker> Join(const std::string& name, const std::string& token = "t1",
+                              absl::string_view secret = kSecret) {
     return fleet_.Join(token, HashTokenSecret(secret), name, kWall);
   }
   // Joined, registered, its heartbeat stream open.
@@ -107,7 +112,8 @@ TEST_F(MembershipTest, NamesAreTakenOnceAndForGood) {
   EXPECT_THAT(Join("a1"), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("a1")));
   ASSERT_OK(fleet_.RemoveWorker(WorkerId("a1")));
   EXPECT_THAT(Join("a1"), StatusIs(absl::StatusCode::kAlreadyExists));
-  for (const char* bad : {"../a", "A", "a b", "-a", "a/b"}) EXPECT_THAT(Join(bad), StatusIs(absl::StatusCode::kInvalidArgument)) << bad;
+  for (const char* bad : {"../a", "A", "a b", "-a", "a/b"})
+    EXPECT_THAT(Join(bad), StatusIs(absl::StatusCode::kInvalidArgument)) << bad;
   EXPECT_EQ(fleet_.tokens().at("t1").uses_left, 4);
   EXPECT_THAT(fleet_.AddSite(SiteId("../x")), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(fleet_.AddSite(kLab), IsOkAndHolds(false));
@@ -118,11 +124,13 @@ TEST_F(MembershipTest, Certificates) {
   const WorkerId id("a1");
   fleet_.SetCertificate(id, "ab12", kWall + absl::Hours(24));
   EXPECT_OK(fleet_.CheckCertificate(id, kLab, "ab12"));
-  EXPECT_THAT(fleet_.CheckCertificate(id, kLab, "ab13"), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("replaced")));
+  EXPECT_THAT(fleet_.CheckCertificate(id, kLab, "ab13"),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("replaced")));
   EXPECT_THAT(fleet_.CheckCertificate(id, SiteId("other"), "ab12"), StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_THAT(fleet_.CheckCertificate(WorkerId("a2"), kLab, "ab12"), StatusIs(absl::StatusCode::kPermissionDenied));
   ASSERT_OK(fleet_.RemoveWorker(id));
-  EXPECT_THAT(fleet_.CheckCertificate(id, kLab, "ab12"), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("removed")));
+  EXPECT_THAT(fleet_.CheckCertificate(id, kLab, "ab12"),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("removed")));
 }
 
 TEST_F(MembershipTest, ALeaseRunsOutOnce) {

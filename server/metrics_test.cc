@@ -26,7 +26,12 @@ class MetricsTest : public ::testing::Test {
 TEST_F(MetricsTest, Workers) {
   Membership fleet(Membership::Options{});
   ASSERT_OK(fleet.AddSite(SiteId("lab")));
-  fleet.AddToken(Token{.id = "t", .site = SiteId("lab"), .secret_hash = "h", .uses = 9, .uses_left = 9, .expires = absl::InfiniteFuture()});
+  fleet.AddToken(Token{.id = "t",
+                       .site = SiteId("lab"),
+                       .secret_hash = "h",
+                       .uses = 9,
+                       .uses_left = 9,
+                       .expires = absl::InfiniteFuture()});
   for (const char* name : {"a1", "a2", "a3"}) {
     ASSERT_OK(fleet.Join("t", "h", name, kWall));
     fleet.SetCertificate(WorkerId(name), "01", kWall + absl::Hours(1));

@@ -38,7 +38,8 @@ absl::StatusOr<PlanResult> MakePlan(const PlanInput& input) {
       }
     }
   } else if (input.samples < static_cast<int64_t>(candidates.size())) {
-    return absl::InvalidArgumentError(absl::StrCat("the training set has ", input.samples, " samples for ", candidates.size(),
+    return absl::InvalidArgumentError(absl::StrCat("the training set has ", input.samples, " samples for ",
+                                                   candidates.size(),
                                                    " workers; each needs one at least (give the job fewer sites)"));
   }
 
@@ -54,14 +55,16 @@ absl::StatusOr<PlanResult> MakePlan(const PlanInput& input) {
     scheduler::BatchLimits batch{.per_worker = input.spec->batch().per_worker(), .max = input.spec->batch().max()};
     auto pin = pinned.find(candidate.worker.value());
     if (pin != pinned.end() && pin->second->batch_size() > 0) batch.per_worker = pin->second->batch_size();
-    ASSIGN_OR_RETURN(scheduler::DeviceProfile device,
-                     scheduler::DeviceFromProto(candidate.worker.value(), candidate.site.value(), candidate.profile, batch));
+    ASSIGN_OR_RETURN(
+        scheduler::DeviceProfile device,
+        scheduler::DeviceFromProto(candidate.worker.value(), candidate.site.value(), candidate.profile, batch));
     problem.devices.push_back(std::move(device));
     given.samples.push_back(pin == pinned.end() ? 0 : pin->second->samples());
   }
   ASSIGN_OR_RETURN(const auto method, scheduler::AllocationMethodFromName(input.spec->allocation().method()));
   ASSIGN_OR_RETURN(const scheduler::AllocationPlan plan,
-                   input.pinned.has_value() ? scheduler::EvaluatePlan(method, problem, given) : scheduler::PlanAllocation(method, problem),
+                   input.pinned.has_value() ? scheduler::EvaluatePlan(method, problem, given)
+                                            : scheduler::PlanAllocation(method, problem),
                    input.pinned.has_value() ? "the pinned plan" : "the plan");
 
   PlanResult result;
@@ -76,8 +79,8 @@ absl::StatusOr<PlanResult> MakePlan(const PlanInput& input) {
     most_steps = std::max(most_steps, worker.steps_per_epoch());
   }
   if (most_steps < problem.rounds_per_epoch) {
-    return absl::InvalidArgumentError(absl::StrCat("rounds.every.per_epoch is ", problem.rounds_per_epoch, ", but no worker has more than ",
-                                                   most_steps, " steps an epoch"));
+    return absl::InvalidArgumentError(absl::StrCat("rounds.every.per_epoch is ", problem.rounds_per_epoch,
+                                                   ", but no worker has more than ", most_steps, " steps an epoch"));
   }
   ASSIGN_OR_RETURN(result.shards, scheduler::AssignShards(counts, input.previous));
   return result;

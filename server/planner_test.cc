@@ -43,7 +43,13 @@ v1::DeviceProfile Device(double per_sample_s, double bytes_per_s = 1e8) {
 }
 
 PlanInput Input(const v1::JobSpec* spec, std::vector<v1::DeviceProfile> profiles) {
-  PlanInput input{.spec = spec, .samples = 10'000, .record_bytes = 785, .model_bytes = 200'000, .epochs_left = 5, .number = 4, .reason = "test"};
+  PlanInput input{.spec = spec,
+                  .samples = 10'000,
+                  .record_bytes = 785,
+                  .model_bytes = 200'000,
+                  .epochs_left = 5,
+                  .number = 4,
+                  .reason = "test"};
   for (size_t i = 0; i < profiles.size(); ++i) {
     input.candidates.push_back({WorkerId(std::string("w") + static_cast<char>('0' + i)), SiteId("lab"), profiles[i]});
   }
@@ -60,7 +66,8 @@ void ExpectCovers(const PlanResult& result, int64_t samples) {
       own += range.end - range.begin;
     }
     const auto& workers = result.plan.workers();
-    const auto plan = std::find_if(workers.begin(), workers.end(), [&](const auto& w) { return w.worker() == shard.worker; });
+    const auto plan =
+        std::find_if(workers.begin(), workers.end(), [&](const auto& w) { return w.worker() == shard.worker; });
     ASSERT_NE(plan, workers.end()) << shard.worker;
     EXPECT_EQ(plan->samples(), own) << shard.worker;
   }
@@ -86,7 +93,8 @@ TEST(PlannerTest, UnlikeDevicesGetUnlikeShards) {
   ASSERT_EQ(result.plan.workers_size(), 3);
   EXPECT_EQ(result.plan.workers(0).worker(), "w0");
   EXPECT_GT(result.plan.workers(0).samples(), result.plan.workers(1).samples() * 3 / 2);
-  EXPECT_NEAR(static_cast<double>(result.plan.workers(0).samples()), static_cast<double>(result.plan.workers(2).samples()), 64);
+  EXPECT_NEAR(static_cast<double>(result.plan.workers(0).samples()),
+              static_cast<double>(result.plan.workers(2).samples()), 64);
   EXPECT_LT(result.plan.predicted_total_s(), result.plan.even_split_total_s());
   for (const v1::WorkerPlan& worker : result.plan.workers()) {
     EXPECT_EQ(worker.steps_per_epoch(), (worker.samples() + worker.batch_size() - 1) / worker.batch_size());
@@ -193,14 +201,16 @@ TEST(PlannerTest, APinnedPlanIsTakenAsItIs) {
   EXPECT_THAT(MakePlan(input), StatusIs(absl::StatusCode::kInvalidArgument));
   input.pinned->mutable_workers(0)->set_samples(9000);
   input.pinned->mutable_workers(0)->set_worker("w7");
-  EXPECT_THAT(MakePlan(input), StatusIs(absl::StatusCode::kInvalidArgument, AllOf(HasSubstr("pinned"), HasSubstr("w7"))));
+  EXPECT_THAT(MakePlan(input),
+              StatusIs(absl::StatusCode::kInvalidArgument, AllOf(HasSubstr("pinned"), HasSubstr("w7"))));
 }
 
 TEST(PlannerTest, WhatCannotBePlanned) {
   v1::JobSpec spec = Spec();
   PlanInput input = Input(&spec, {Device(1e-4), Device(1e-4), Device(1e-4)});
   input.samples = 2;
-  EXPECT_THAT(MakePlan(input), StatusIs(absl::StatusCode::kInvalidArgument, AllOf(HasSubstr("2 samples"), HasSubstr("3 workers"))));
+  EXPECT_THAT(MakePlan(input),
+              StatusIs(absl::StatusCode::kInvalidArgument, AllOf(HasSubstr("2 samples"), HasSubstr("3 workers"))));
   input.samples = 3;
   ASSERT_OK_AND_ASSIGN(const PlanResult three, MakePlan(input));
   ExpectCovers(three, 3);
@@ -214,7 +224,8 @@ TEST(PlannerTest, WhatCannotBePlanned) {
   spec.mutable_batch()->set_per_worker(64);
   input = Input(&spec, {Device(1e-4), Device(1e-4)});
   input.samples = 64 * 2 * 39;
-  EXPECT_THAT(MakePlan(input), StatusIs(absl::StatusCode::kInvalidArgument, AllOf(HasSubstr("per_epoch"), HasSubstr("40"), HasSubstr("39"))));
+  EXPECT_THAT(MakePlan(input), StatusIs(absl::StatusCode::kInvalidArgument,
+                                        AllOf(HasSubstr("per_epoch"), HasSubstr("40"), HasSubstr("39"))));
   input.samples = 64 * 2 * 40;
   EXPECT_OK(MakePlan(input));
 }
@@ -228,7 +239,8 @@ TEST(PlannerTest, AReplanMovesNoMoreThanItMust) {
   ASSERT_OK_AND_ASSIGN(const PlanResult second, MakePlan(input));
   ExpectCovers(second, 10'000);
   for (const auto& shard : second.shards) {
-    const auto old = std::find_if(first.shards.begin(), first.shards.end(), [&](const auto& s) { return s.worker == shard.worker; });
+    const auto old =
+        std::find_if(first.shards.begin(), first.shards.end(), [&](const auto& s) { return s.worker == shard.worker; });
     ASSERT_NE(old, first.shards.end());
     for (const auto& range : old->ranges) {
       bool kept = false;

@@ -19,11 +19,13 @@ void RoundBook::SetPresent(const WorkerId& worker, bool present) {
 
 absl::Status RoundBook::CheckWanted(const WorkerId& worker, int64_t samples) const {
   const Entry* entry = Find(worker);
-  if (entry == nullptr) return absl::NotFoundError(absl::StrCat("worker ", worker.value(), " takes no part in this round"));
-  if (entry->state != State::kOutstanding) return absl::AlreadyExistsError("a contribution of this worker is settled already");
+  if (entry == nullptr)
+    return absl::NotFoundError(absl::StrCat("worker ", worker.value(), " takes no part in this round"));
+  if (entry->state != State::kOutstanding)
+    return absl::AlreadyExistsError("a contribution of this worker is settled already");
   if (samples < 0 || samples > entry->participant.planned_samples) {
-    return absl::InvalidArgumentError(absl::StrCat("a weight of ", samples, " samples where ", entry->participant.planned_samples,
-                                                   " were planned"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a weight of ", samples, " samples where ", entry->participant.planned_samples, " were planned"));
   }
   return absl::OkStatus();
 }
@@ -65,8 +67,7 @@ RoundBook::Verdict RoundBook::Decide(absl::Time now) const {
   bool rejected = false;
   for (const auto& [worker, entry] : entries_) {
     switch (entry.state) {
-      case State::kAdding:
-        return Verdict::kWait;  // its bytes are in; the sum has them in a moment
+      case State::kAdding: return Verdict::kWait;  // its bytes are in; the sum has them in a moment
       case State::kCounted:
         counted += entry.samples;
         within_reach += entry.samples;
@@ -75,9 +76,7 @@ RoundBook::Verdict RoundBook::Decide(absl::Time now) const {
         within_reach += entry.participant.planned_samples;
         present_outstanding |= entry.present;
         break;
-      case State::kRejected:
-        rejected = true;
-        break;
+      case State::kRejected: rejected = true; break;
     }
   }
   const auto reaches_quorum = [&](int64_t samples) {

@@ -75,7 +75,7 @@ class RoundBook {
     bool present = true;
     State state = State::kOutstanding;
     int64_t samples = 0;
-    std::string sha256;   // of the settled contribution
+    std::string sha256;  // of the settled contribution
     std::string reason;  // of the rejection
   };
   const Entry* Find(const WorkerId& worker) const;

@@ -21,8 +21,14 @@ const WorkerId kC{"c"};
 
 // a: 50 samples, b: 30, c: 20; deadline 30 s, 60 s more until the round is dropped.
 RoundBook Book(double quorum = 0.6) {
-  return RoundBook({.round = Round(3), .attempt = 2, .base = Version(3), .participants = {{kA, 50, 0}, {kB, 30, 1}, {kC, 20, 2}},
-                    .quorum = quorum, .deadline = absl::Seconds(30), .replan_after = absl::Seconds(60), .opened = kOpened});
+  return RoundBook({.round = Round(3),
+                    .attempt = 2,
+                    .base = Version(3),
+                    .participants = {{kA, 50, 0}, {kB, 30, 1}, {kC, 20, 2}},
+                    .quorum = quorum,
+                    .deadline = absl::Seconds(30),
+                    .replan_after = absl::Seconds(60),
+                    .opened = kOpened});
 }
 void Count(RoundBook* book, const WorkerId& worker, int64_t samples) {
   EXPECT_TRUE(book->MarkAdding(worker, samples, "sha"));
@@ -185,8 +191,11 @@ TEST(RoundBookTest, RandomEvents) {
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Random random(seed);
-    RoundBook::Options options{.round = Round(0), .quorum = 0.05 + 0.95 * random.Uniform(), .deadline = absl::Seconds(30),
-                               .replan_after = absl::Seconds(60), .opened = kOpened};
+    RoundBook::Options options{.round = Round(0),
+                               .quorum = 0.05 + 0.95 * random.Uniform(),
+                               .deadline = absl::Seconds(30),
+                               .replan_after = absl::Seconds(60),
+                               .opened = kOpened};
     const int n = 1 + static_cast<int>(random.Below(6));
     for (int i = 0; i < n; ++i) {
       options.participants.push_back({WorkerId(absl::StrCat("w", i)), 1 + static_cast<int64_t>(random.Below(100)), i});
@@ -198,20 +207,17 @@ TEST(RoundBookTest, RandomEvents) {
       const auto& participant = options.participants[random.Below(n)];
       const RoundBook::State state = book.Find(participant.worker)->state;
       switch (random.Below(7)) {
-        case 0:
-          book.SetPresent(participant.worker, random.Below(2) == 0);
-          break;
+        case 0: book.SetPresent(participant.worker, random.Below(2) == 0); break;
         case 1:
         case 2: {
-          const int64_t samples = random.Below(4) == 0 ? 0 : static_cast<int64_t>(random.Below(participant.planned_samples + 1));
+          const int64_t samples =
+              random.Below(4) == 0 ? 0 : static_cast<int64_t>(random.Below(participant.planned_samples + 1));
           EXPECT_EQ(book.CheckWanted(participant.worker, samples).ok(), state == RoundBook::State::kOutstanding);
           EXPECT_EQ(book.MarkAdding(participant.worker, samples, "s"), state == RoundBook::State::kOutstanding);
           break;
         }
         case 3:
-        case 4:
-          EXPECT_EQ(book.MarkCounted(participant.worker), state == RoundBook::State::kAdding);
-          break;
+        case 4: EXPECT_EQ(book.MarkCounted(participant.worker), state == RoundBook::State::kAdding); break;
         case 5:
           if (random.Below(2) == 0) {
             book.CancelAdding(participant.worker);
@@ -219,9 +225,7 @@ TEST(RoundBookTest, RandomEvents) {
             EXPECT_EQ(book.MarkRejected(participant.worker, "r", "s"), state == RoundBook::State::kOutstanding);
           }
           break;
-        case 6:
-          now += absl::Seconds(static_cast<int64_t>(random.Below(10)));
-          break;
+        case 6: now += absl::Seconds(static_cast<int64_t>(random.Below(10))); break;
       }
       int adding = 0;
       int outstanding_present = 0;
@@ -229,8 +233,9 @@ TEST(RoundBookTest, RandomEvents) {
         adding += entry.state == RoundBook::State::kAdding;
         outstanding_present += entry.state == RoundBook::State::kOutstanding && entry.present;
       }
-      const bool quorum = book.counted_samples() > 0 && static_cast<double>(book.counted_samples()) >=
-                                                            options.quorum * static_cast<double>(book.planned_samples());
+      const bool quorum =
+          book.counted_samples() > 0 &&
+          static_cast<double>(book.counted_samples()) >= options.quorum * static_cast<double>(book.planned_samples());
       const Verdict verdict = book.Decide(now);
       if (adding > 0) {
         EXPECT_EQ(verdict, Verdict::kWait);

@@ -47,13 +47,15 @@ class ServerImpl : public Server {
     Coordinator::Options options;
     ASSIGN_OR_RETURN(options.ca_pem, fs->ReadFile(tls.ca, kMaxPemBytes), "made by `causeway init`");
     ASSIGN_OR_RETURN(options.ca_key_pem, fs->ReadFile(tls.ca_key, kMaxPemBytes), "made by `causeway init`");
-    ASSIGN_OR_RETURN(const std::string certificate, fs->ReadFile(tls.certificate, kMaxPemBytes), "made by `causeway init`");
+    ASSIGN_OR_RETURN(const std::string certificate, fs->ReadFile(tls.certificate, kMaxPemBytes),
+                     "made by `causeway init`");
     ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, dataplane::ParseCertificate(certificate), tls.certificate);
     if (identity.role != dataplane::PeerIdentity::Role::kCoordinator) {
       return absl::InvalidArgumentError(absl::StrCat(tls.certificate, " is not a coordinator's certificate"));
     }
     if (identity.not_after <= clock->WallNow()) {
-      return absl::InvalidArgumentError(absl::StrCat(tls.certificate, " expired at ", absl::FormatTime(identity.not_after, absl::UTCTimeZone())));
+      return absl::InvalidArgumentError(
+          absl::StrCat(tls.certificate, " expired at ", absl::FormatTime(identity.not_after, absl::UTCTimeZone())));
     }
     registry_ = MetricRegistry::Create();
     executor_ = std::make_unique<SerialExecutor>("coordinator", clock);
@@ -77,11 +79,11 @@ class ServerImpl : public Server {
     bulk_ = dataplane::GrpcBulkServices::Create(bulk_handler_.get());
     control_ = ControlService::Create(coordinator_.get(), executor_.get(), clock);
 
-    ASSIGN_OR_RETURN(auto credentials,
-                     dataplane::MakeServerCredentials({.certificate = tls.certificate, .key = tls.key, .ca = tls.ca},
-                                                      [this](const dataplane::PeerIdentity& peer, absl::string_view method) {
-                                                        return coordinator_->Authorize(peer, method);
-                                                      }));
+    ASSIGN_OR_RETURN(auto credentials, dataplane::MakeServerCredentials(
+                                           {.certificate = tls.certificate, .key = tls.key, .ca = tls.ca},
+                                           [this](const dataplane::PeerIdentity& peer, absl::string_view method) {
+                                             return coordinator_->Authorize(peer, method);
+                                           }));
     executor_->Start();
     io_->Start();
     coordinator_->Start();
@@ -96,7 +98,8 @@ class ServerImpl : public Server {
     bulk_->Register(&builder);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
-      return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": is the port in use? (coordinator.yaml: listen)"));
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", address, ": is the port in use? (coordinator.yaml: listen)"));
     }
     HttpServer::Options http;
     http.bind_address = config.http_listen.host;
@@ -105,9 +108,12 @@ class ServerImpl : public Server {
     http.ready = [this] { return serving_ ? absl::OkStatus() : absl::UnavailableError("shutting down"); };
     ASSIGN_OR_RETURN(http_, HttpServer::Create(std::move(http)), "coordinator.yaml: http.listen");
     serving_ = true;
-    log::Info("coordinator serving", {{"version", dataplane::kBuildVersion}, {"listen", absl::StrCat(config.listen.host, ":", port_)},
-                                      {"advertise", options.advertise}, {"http", absl::StrCat(config.http_listen.host, ":", http_->port())},
-                                      {"dir", config.dir}, {"incarnation", coordinator_->incarnation().value()}});
+    log::Info("coordinator serving", {{"version", dataplane::kBuildVersion},
+                                      {"listen", absl::StrCat(config.listen.host, ":", port_)},
+                                      {"advertise", options.advertise},
+                                      {"http", absl::StrCat(config.http_listen.host, ":", http_->port())},
+                                      {"dir", config.dir},
+                                      {"incarnation", coordinator_->incarnation().value()}});
     return absl::OkStatus();
   }
 

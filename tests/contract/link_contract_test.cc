@@ -67,13 +67,17 @@ class FakeTransport : public Transport {
 class GrpcTransport : public Transport {
  public:
   explicit GrpcTransport(LinkHandler* handler) : services_(GrpcBulkServices::Create(handler)) {
-    auto tls = [](const TestPki::Files& files) { return TlsFiles{.certificate = files.certificate, .key = files.key, .ca = files.ca}; };
+    auto tls = [](const TestPki::Files& files) {
+      return TlsFiles{.certificate = files.certificate, .key = files.key, .ca = files.ca};
+    };
     int port = 0;
     grpc::ServerBuilder builder;
     ApplyServerArgs(&builder);
     builder.AddListeningPort(
         "127.0.0.1:0",
-        *MakeServerCredentials(tls(pki_.Coordinator()), [](const PeerIdentity&, absl::string_view) { return absl::OkStatus(); }), &port);
+        *MakeServerCredentials(tls(pki_.Coordinator()),
+                               [](const PeerIdentity&, absl::string_view) { return absl::OkStatus(); }),
+        &port);
     services_->Register(&builder);
     server_ = builder.BuildAndStart();
     dialer_ = MakeGrpcLinkDialer(MakeChannel(ChannelKind::kBulk, absl::StrCat("127.0.0.1:", port),
@@ -131,8 +135,8 @@ absl::Status Echo(LinkKind, const PeerIdentity&, Link* link) {
     if (!frame.ok()) return frame.status();
     const std::string payload = std::move(*frame->mutable_payload());
     frame->clear_payload();
-    absl::Status status =
-        link->Write(*frame, absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(payload.data()), payload.size()), Later());
+    absl::Status status = link->Write(
+        *frame, absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(payload.data()), payload.size()), Later());
     if (!status.ok()) return status;
   }
 }
@@ -164,7 +168,8 @@ TEST_P(LinkContract, HandlerHearsKindAndPeer) {
   for (LinkKind kind : {LinkKind::kFetch, LinkKind::kProbe, LinkKind::kPull, LinkKind::kPush}) {
     link = link == nullptr ? Dial(say, kind) : DialAgain(kind);
     link->Write(DataAt(0), {}, Later()).IgnoreError();
-    EXPECT_THAT(link->Read(Later()), StatusIs(absl::StatusCode::kFailedPrecondition, absl::StrCat(static_cast<int>(kind), " lab/a1")));
+    EXPECT_THAT(link->Read(Later()),
+                StatusIs(absl::StatusCode::kFailedPrecondition, absl::StrCat(static_cast<int>(kind), " lab/a1")));
   }
 }
 
@@ -184,7 +189,8 @@ TEST_P(LinkContract, HandlersErrorEndsReads) {
 }
 
 TEST_P(LinkContract, HandlersOutOfRangeIsNoOrderlyEnd) {
-  std::unique_ptr<Link> link = Dial([](LinkKind, const PeerIdentity&, Link* link) { return absl::OutOfRangeError("file too short"); });
+  std::unique_ptr<Link> link =
+      Dial([](LinkKind, const PeerIdentity&, Link* link) { return absl::OutOfRangeError("file too short"); });
   link->Write(DataAt(0), {}, Later()).IgnoreError();
   EXPECT_THAT(link->Read(Later()), StatusIs(absl::StatusCode::kInternal, "file too short"));
 }
@@ -206,7 +212,8 @@ TEST_P(LinkContract, HalfCloseReachesTheHandler) {
 
 TEST_P(LinkContract, PayloadsAreBounded) {
   std::unique_ptr<Link> link = Dial(Echo);
-  EXPECT_THAT(link->Write(DataAt(0), std::vector<uint8_t>(kMaxPayloadBytes + 1), Later()), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(link->Write(DataAt(0), std::vector<uint8_t>(kMaxPayloadBytes + 1), Later()),
+              StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(link->Write(DataAt(1), std::vector<uint8_t>(kMaxPayloadBytes), Later()), IsOk());
   absl::StatusOr<v1::Frame> frame = link->Read(Later());
   ASSERT_THAT(frame, IsOk());
@@ -250,7 +257,8 @@ TEST_P(LinkContract, WriteHasADeadline) {
   });
   const std::vector<uint8_t> payload(kMaxPayloadBytes);
   absl::Status status;
-  for (int i = 0; i < 200 && status.ok(); ++i) status = link->Write(DataAt(i), payload, RealClock()->Now() + absl::Milliseconds(500));
+  for (int i = 0; i < 200 && status.ok(); ++i)
+    status = link->Write(DataAt(i), payload, RealClock()->Now() + absl::Milliseconds(500));
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded));
   release.Set(1);
 }
@@ -262,7 +270,8 @@ TEST_P(LinkContract, HandlersReadHasADeadline) {
   });
   ASSERT_THAT(link->Write(DataAt(0), {}, Later()), IsOk());
   // gRPC tells a peer only that the stream was broken.
-  EXPECT_THAT(link->Read(Later()), AnyOf(StatusIs(absl::StatusCode::kDeadlineExceeded), StatusIs(absl::StatusCode::kUnavailable)));
+  EXPECT_THAT(link->Read(Later()),
+              AnyOf(StatusIs(absl::StatusCode::kDeadlineExceeded), StatusIs(absl::StatusCode::kUnavailable)));
 }
 
 TEST_P(LinkContract, CancelWakesBothEnds) {
@@ -329,10 +338,11 @@ TEST_P(LinkContract, NobodyThereIsUnavailable) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LinkContract,
-                         ::testing::Values(Implementation{"Fake", [](LinkHandler* h) { return std::make_unique<FakeTransport>(h); }},
-                                           Implementation{"Grpc", [](LinkHandler* h) { return std::make_unique<GrpcTransport>(h); }}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    All, LinkContract,
+    ::testing::Values(Implementation{"Fake", [](LinkHandler* h) { return std::make_unique<FakeTransport>(h); }},
+                      Implementation{"Grpc", [](LinkHandler* h) { return std::make_unique<GrpcTransport>(h); }}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace causeway::dataplane

@@ -34,7 +34,7 @@ struct FakeLinkDialer::Connection {
   CondVar changed;
   Pipe to_handler ABSL_GUARDED_BY(mu);
   Pipe to_dialer ABSL_GUARDED_BY(mu);
-  absl::Status broken ABSL_GUARDED_BY(mu);               // Of the network: for both ends.
+  absl::Status broken ABSL_GUARDED_BY(mu);  // Of the network: for both ends.
   absl::Status dialer_cancelled ABSL_GUARDED_BY(mu);
   absl::Status handler_cancelled ABSL_GUARDED_BY(mu);
   std::optional<absl::Status> final_status ABSL_GUARDED_BY(mu);  // What the handler returned.
@@ -54,24 +54,25 @@ class FakeLinkDialer::End : public Link {
     }
     v1::Frame message = frame;
     message.set_payload(payload.data(), payload.size());
-    Connection& c = *connection_;
-    MutexLock lock(&c.mu);
+    MutexLock lock(&connection_->mu);
     Pipe& out = Outgoing();
     while (true) {
       RETURN_IF_ERROR(BrokenLocked());
-      if (c.final_status.has_value()) return absl::UnavailableError("the peer has ended the stream");
+      if (connection_->final_status.has_value()) return absl::UnavailableError("the peer has ended the stream");
       if (out.closed) return absl::FailedPreconditionError("written after CloseWrite");
       if (out.bytes < kWindowBytes) break;
       RETURN_IF_ERROR(WaitLocked(deadline));
     }
     ++out.written;
-    const bool faulty = c.fault.has_value() && (c.fault->direction == LinkDirection::kToHandler) == dialing_ && c.fault->frame == out.written;
+    const bool faulty = connection_->fault.has_value() &&
+                        (connection_->fault->direction == LinkDirection::kToHandler) == dialing_ &&
+                        connection_->fault->frame == out.written;
     if (faulty) {
-      switch (c.fault->kind) {
+      switch (connection_->fault->kind) {
         case LinkFault::Kind::kCut:
-          c.broken = absl::UnavailableError("the fake link was cut");
-          c.changed.SignalAll();
-          return c.broken;
+          connection_->broken = absl::UnavailableError("the fake link was cut");
+          connection_->changed.SignalAll();
+          return connection_->broken;
         case LinkFault::Kind::kCorrupt:
           if (!message.payload().empty()) message.mutable_payload()->back() ^= 1;
           break;
@@ -81,20 +82,19 @@ class FakeLinkDialer::End : public Link {
     std::string wire = message.SerializeAsString();
     out.bytes += static_cast<int64_t>(wire.size());
     if (!out.stalled) out.frames.push_back(std::move(wire));
-    c.changed.SignalAll();
+    connection_->changed.SignalAll();
     return absl::OkStatus();
   }
 
   absl::StatusOr<v1::Frame> Read(absl::Time deadline) override {
-    Connection& c = *connection_;
-    MutexLock lock(&c.mu);
+    MutexLock lock(&connection_->mu);
     Pipe& in = Incoming();
     while (true) {
       RETURN_IF_ERROR(CancelledLocked());
       if (!in.frames.empty()) break;
       RETURN_IF_ERROR(connection_->broken);
-      if (dialing_ && c.final_status.has_value()) {
-        RETURN_IF_ERROR(*c.final_status);
+      if (dialing_ && connection_->final_status.has_value()) {
+        RETURN_IF_ERROR(*connection_->final_status);
         return absl::OutOfRangeError("the peer has closed its side");
       }
       if (in.closed && !in.stalled) return absl::OutOfRangeError("the peer has closed its side");
@@ -104,7 +104,7 @@ class FakeLinkDialer::End : public Link {
     CAUSEWAY_CHECK(frame.ParseFromString(in.frames.front()));
     in.bytes -= static_cast<int64_t>(in.frames.front().size());
     in.frames.pop_front();
-    c.changed.SignalAll();
+    connection_->changed.SignalAll();
     return frame;
   }
 
@@ -163,7 +163,8 @@ class FakeLinkDialer::End : public Link {
     absl::Status& own = dialing_ ? connection_->dialer_cancelled : connection_->handler_cancelled;
     if (!own.ok()) return;
     own = std::move(status);
-    if (connection_->broken.ok() && !connection_->final_status.has_value()) connection_->broken = absl::UnavailableError("the peer has gone");
+    if (connection_->broken.ok() && !connection_->final_status.has_value())
+      connection_->broken = absl::UnavailableError("the peer has gone");
     connection_->changed.SignalAll();
   }
 

@@ -23,7 +23,7 @@ struct LinkFault {
   LinkDirection direction = LinkDirection::kToDialer;
   int frame = 1;  // The frame that it happens to.
   enum class Kind {
-    kCut,      // The link breaks in place of this frame: what was sent before still arrives, then both ends get Unavailable.
+    kCut,  // The link breaks in place of this frame: what was sent before still arrives, then both ends get Unavailable.
     kCorrupt,  // One bit of the payload flips.
     kStall,    // Neither this frame nor any later one arrives.
   } kind = Kind::kCut;

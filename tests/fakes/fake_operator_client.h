@@ -50,11 +50,11 @@ class FakeOperatorClient : public OperatorClient {
  public:
   explicit FakeOperatorClient(FakeCoordinator* coordinator) : coordinator_(coordinator) {}
 
-#define CAUSEWAY_FAKE_CALL(Method)                                                                                  \
+#define CAUSEWAY_FAKE_CALL(Method)                                                                                   \
   absl::StatusOr<v1::Method##Response> Method(const v1::Method##Request& request, absl::Duration timeout) override { \
     Record(absl::StrCat(#Method " ", request.ShortDebugString()), timeout);                                          \
-    if (!coordinator_->error.ok()) return coordinator_->error;                                                                                   \
-    return coordinator_->answers.Method;                                                                                           \
+    if (!coordinator_->error.ok()) return coordinator_->error;                                                       \
+    return coordinator_->answers.Method;                                                                             \
   }
   CAUSEWAY_FAKE_CALL(GetVersion)
   CAUSEWAY_FAKE_CALL(SubmitJob)
@@ -82,7 +82,8 @@ class FakeOperatorClient : public OperatorClient {
     return watch.end;
   }
 
-  absl::StatusOr<dataplane::PulledModel> PullModel(const std::string& job, int64_t version, absl::Duration timeout) override {
+  absl::StatusOr<dataplane::PulledModel> PullModel(const std::string& job, int64_t version,
+                                                   absl::Duration timeout) override {
     Record(absl::StrCat("PullModel ", job, " ", version), timeout);
     if (!coordinator_->error.ok()) return coordinator_->error;
     return coordinator_->model;

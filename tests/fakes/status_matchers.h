@@ -58,8 +58,9 @@ internal::IsOkAndHoldsMatcher<ValueMatcher> IsOkAndHolds(ValueMatcher matcher) {
   return internal::IsOkAndHoldsMatcher<ValueMatcher>(std::move(matcher));
 }
 
-MATCHER_P2(StatusIs, code, message, "has code " + absl::StatusCodeToString(code) + " and a message that " +
-                                        testing::DescribeMatcher<std::string>(message)) {
+MATCHER_P2(StatusIs, code, message,
+           "has code " + absl::StatusCodeToString(code) + " and a message that " +
+               testing::DescribeMatcher<std::string>(message)) {
   const absl::Status& status = internal::StatusOf(arg);
   *result_listener << "whose status is " << status.ToString();
   return status.code() == code && testing::Matches(message)(std::string(status.message()));

@@ -44,15 +44,18 @@ Validity TestPki::Expired() {
 }
 
 TestPki::Files TestPki::Coordinator(const std::vector<std::string>& hosts, const Validity& validity) const {
-  return Make("coordinator", {.identity = {.role = PeerIdentity::Role::kCoordinator}, .hosts = hosts, .validity = validity});
+  return Make("coordinator",
+              {.identity = {.role = PeerIdentity::Role::kCoordinator}, .hosts = hosts, .validity = validity});
 }
 
 TestPki::Files TestPki::Worker(const std::string& site, const std::string& name, const Validity& validity) const {
-  return Make("worker-" + name, {.identity = {.role = PeerIdentity::Role::kWorker, .name = name, .site = site}, .validity = validity});
+  return Make("worker-" + name,
+              {.identity = {.role = PeerIdentity::Role::kWorker, .name = name, .site = site}, .validity = validity});
 }
 
 TestPki::Files TestPki::Operator(const std::string& name, const Validity& validity) const {
-  return Make("operator-" + name, {.identity = {.role = PeerIdentity::Role::kOperator, .name = name}, .validity = validity});
+  return Make("operator-" + name,
+              {.identity = {.role = PeerIdentity::Role::kOperator, .name = name}, .validity = validity});
 }
 
 TestPki::Files TestPki::Make(const std::string& file, const LeafOptions& options) const {

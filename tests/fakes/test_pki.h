@@ -30,7 +30,8 @@ class TestPki {
   // Over since a minute.
   static dataplane::Validity Expired();
 
-  Files Coordinator(const std::vector<std::string>& hosts = {"localhost", "127.0.0.1"}, const dataplane::Validity& validity = Now()) const;
+  Files Coordinator(const std::vector<std::string>& hosts = {"localhost", "127.0.0.1"},
+                    const dataplane::Validity& validity = Now()) const;
   Files Worker(const std::string& site, const std::string& name, const dataplane::Validity& validity = Now()) const;
   Files Operator(const std::string& name, const dataplane::Validity& validity = Now()) const;
 

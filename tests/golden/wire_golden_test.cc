@@ -14,7 +14,9 @@
 namespace causeway {
 namespace {
 
-std::string Hex(const google::protobuf::MessageLite& message) { return absl::BytesToHexString(message.SerializeAsString()); }
+std::string Hex(const google::protobuf::MessageLite& message) {
+  return absl::BytesToHexString(message.SerializeAsString());
+}
 
 // The frozen bytes also parse back into the same message.
 template <typename Message>
@@ -46,7 +48,10 @@ dataplane::Layout SmallLayout() {
   return *dataplane::Layout::Create(
       {{.name = "conv1.weight", .shape = {6, 1, 5, 5}},
        {.name = "bn.running_mean", .shape = {6}, .kind = dataplane::TensorKind::kFloatBuffer, .layer = 2},
-       {.name = "bn.num_batches_tracked", .dtype = dataplane::DataType::kInt64, .kind = dataplane::TensorKind::kIntegerBuffer, .layer = 2}});
+       {.name = "bn.num_batches_tracked",
+        .dtype = dataplane::DataType::kInt64,
+        .kind = dataplane::TensorKind::kIntegerBuffer,
+        .layer = 2}});
 }
 
 TEST(WireGoldenTest, PushRequest) {
@@ -68,9 +73,10 @@ TEST(WireGoldenTest, PushRequest) {
   m.set_compute_s(3);
   m.set_previous_push_s(4);
   m.set_fresh_optimizer(true);
-  ExpectWire(m,
-             "0a0d0a036a6f6210011802200328041001180522066c61796f757430013a0310ac024006480750b0095a0664696765737461000000000000"
-             "e03f69000000000000f03f71000000000000004079000000000000084081010000000000001040880101");
+  ExpectWire(
+      m,
+      "0a0d0a036a6f6210011802200328041001180522066c61796f757430013a0310ac024006480750b0095a0664696765737461000000000000"
+      "e03f69000000000000f03f71000000000000004079000000000000084081010000000000001040880101");
 }
 
 TEST(WireGoldenTest, FrameWithData) {
@@ -102,9 +108,10 @@ TEST(WireGoldenTest, FramesOfEveryKind) {
   m.mutable_pull_response()->set_layout_sha256("l");
   m.mutable_pull_response()->set_total_bytes(2);
   m.mutable_pull_response()->set_sha256("s");
-  ExpectWire(m,
-             "2a64080112580a1a0a0c636f6e76312e77656967687410011a0406010505200128010a1a0a0f626e2e72756e6e696e675f6d65616e10011a"
-             "0106200228020a1e0a16626e2e6e756d5f626174636865735f747261636b65641002200328021a016c20022a0173");
+  ExpectWire(
+      m,
+      "2a64080112580a1a0a0c636f6e76312e77656967687410011a0406010505200128010a1a0a0f626e2e72756e6e696e675f6d65616e10011a"
+      "0106200228020a1e0a16626e2e6e756d5f626174636865735f747261636b65641002200328021a016c20022a0173");
   m.mutable_push_response()->set_resume_offset(1);
   ExpectWire(m, "32020801");
   m.mutable_push_ack()->set_received_bytes(2);
@@ -134,9 +141,10 @@ TEST(WireGoldenTest, RegisterRequest) {
   m.mutable_emulation()->set_down_bytes_per_s(3);
   m.mutable_emulation()->set_up_bytes_per_s(4);
   m.set_http_port(7480);
-  ExpectWire(m,
-             "0a0b080110021a05302e312e3010031a0f0a03637075120178180420052a0132221b09000000000000004011000000000000084019000000"
-             "000000104028b83a");
+  ExpectWire(
+      m,
+      "0a0b080110021a05302e312e3010031a0f0a03637075120178180420052a0132221b09000000000000004011000000000000084019000000"
+      "000000104028b83a");
 }
 
 TEST(WireGoldenTest, Assignment) {
@@ -175,15 +183,17 @@ TEST(WireGoldenTest, Assignment) {
   train->set_job_samples(10);
   train->set_attempt(11);
   train->set_deadline_ms(12);
-  ExpectWire(m,
-             "080112036a6f621a050a036a6f62220208012a1208011202081018910621000000000000004032170801120f0a016d100a18910620052a01"
-             "0130011a0210073a080802120208031801421a0801100218022003280430053806400748085009580a600b680c");
+  ExpectWire(
+      m,
+      "080112036a6f621a050a036a6f62220208012a1208011202081018910621000000000000004032170801120f0a016d100a18910620052a01"
+      "0130011a0210073a080802120208031801421a0801100218022003280430053806400748085009580a600b680c");
 }
 
 TEST(WireGoldenTest, LayoutAndItsHash) {
-  ExpectWire(SmallLayout().ToProto(),
-             "0a1a0a0c636f6e76312e77656967687410011a0406010505200128010a1a0a0f626e2e72756e6e696e675f6d65616e10011a010620022802"
-             "0a1e0a16626e2e6e756d5f626174636865735f747261636b6564100220032802");
+  ExpectWire(
+      SmallLayout().ToProto(),
+      "0a1a0a0c636f6e76312e77656967687410011a0406010505200128010a1a0a0f626e2e72756e6e696e675f6d65616e10011a010620022802"
+      "0a1e0a16626e2e6e756d5f626174636865735f747261636b6564100220032802");
   EXPECT_EQ(dataplane::ToHex(SmallLayout().hash()), "db4c81bb051198b42c74fa6a0952bb1f57f68909f207da90562395c9f319f7b7");
 }
 
