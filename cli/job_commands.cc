@@ -111,7 +111,8 @@ std::string ShowText(const v1::GetJobResponse& status) {
       bool part = worker.takes_part();
       table.AddRow(
           {worker.worker(), worker.site(),
-           !worker.live()               ? "lost"
+           !worker.excluded().empty()   ? "left out"
+           : !worker.live()             ? "lost"
            : status.has_plan() && !part ? "takes no part"
                                         : PhaseName(worker.progress().phase()),
            part ? absl::StrCat(worker.plan().samples()) : "", part ? absl::StrCat(worker.plan().batch_size()) : "",
@@ -119,7 +120,12 @@ std::string ShowText(const v1::GetJobResponse& status) {
            part ? HumanSeconds(worker.plan().comm_s()) : "", Measured(worker.pull_s() + worker.push_s(), worker, plan),
            worker.has_emulation() ? absl::StrCat("yes: ", HumanEmulation(worker.emulation())) : "no"});
     }
-    absl::StrAppend(&text, "\n", table.ToString(), ProfilesText(status));
+    absl::StrAppend(&text, "\n", table.ToString());
+    for (const v1::WorkerInJob& worker : status.workers()) {
+      if (!worker.excluded().empty())
+        absl::StrAppend(&text, "left out: ", worker.worker(), ": ", worker.excluded(), "\n");
+    }
+    absl::StrAppend(&text, ProfilesText(status));
   }
   if (status.rounds_size() > 0) {
     constexpr int kShownRounds = 10;

@@ -110,6 +110,10 @@ TEST_F(JobCommandsTest, Show) {
   }
   v1::WorkerInJob* worker = status.mutable_workers(0);
   worker->set_takes_part(true);
+  v1::WorkerInJob* left_out = status.add_workers();
+  left_out->set_worker("a4");
+  left_out->set_live(true);
+  left_out->set_excluded("prepare: out of memory");
   worker->mutable_emulation()->set_slowdown(4);
   worker->mutable_plan()->set_samples(12345);
   worker->mutable_plan()->set_compute_s(8);
@@ -129,7 +133,8 @@ TEST_F(JobCommandsTest, Show) {
               AllOf(HasSubstr("10 epochs or accuracy 0.9"), HasSubstr("worker a2 lost"), HasSubstr("predicted 50.0s"),
                     HasSubstr("even split 1m40s"), HasSubstr("a1           32: 0.0125            2.0 MiB/s"),
                     HasSubstr("12345"), HasSubstr("8.0s             10.0s"), HasSubstr("yes: slowdown 4"),
-                    HasSubstr("takes no part"), HasSubstr("3 contributions: nan"), HasSubstr("the last 10 rounds")));
+                    HasSubstr("takes no part"), HasSubstr("left out: a4: prepare: out of memory"),
+                    HasSubstr("3 contributions: nan"), HasSubstr("the last 10 rounds")));
   EXPECT_EQ(Run({"job", "show", "fashion", "--output=json"}), 0);
   EXPECT_EQ(OutJson()["schema"], "causeway.job/1");
   EXPECT_EQ(OutJson()["plan"]["number"], 2);

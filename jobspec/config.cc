@@ -137,7 +137,6 @@ absl::StatusOr<CoordinatorConfig> ParseCoordinatorYaml(absl::string_view text, c
       root.Duration("broken_stream_grace", config.broken_stream_grace, absl::ZeroDuration(), kLongest);
   config.profile = root.Duration("profile_seconds", config.profile, absl::Milliseconds(100), absl::Minutes(10));
   config.spool_limit_bytes = root.Bytes("spool_limit", config.spool_limit_bytes, 1 << 20);
-  config.threads = static_cast<int>(root.Int("threads", 0, 0, 4096));
   if (config.lease < 2 * config.heartbeat) {
     root.AddError(
         "lease", absl::StrCat("found ", absl::FormatDuration(config.lease), "; allowed: at least twice the heartbeat (",
@@ -193,8 +192,7 @@ std::string FormatCoordinatorYaml(const CoordinatorConfig& config) {
       "broken_stream_grace: ", absl::FormatDuration(config.broken_stream_grace),
       "   # and one whose connection broke, for so long\n", "profile_seconds: ", absl::FormatDuration(config.profile),
       "       # how long workers measure at least\n", "spool_limit: ", FormatBytes(config.spool_limit_bytes),
-      "         # bytes of contributions not yet committed\n", "threads: ", config.threads,
-      "               # for I/O; 0: one per core, at least 4\n");
+      "         # bytes of contributions not yet committed\n");
 }
 
 std::string FormatWorkerYaml(const WorkerConfig& config) {

@@ -45,7 +45,6 @@ struct CoordinatorConfig {
   absl::Duration broken_stream_grace = absl::Seconds(1);
   absl::Duration profile = absl::Seconds(2);  // `profile_seconds`: how long workers measure at least.
   int64_t spool_limit_bytes = int64_t{8} << 30;
-  int threads = 0;  // For I/O. 0: one per core, at least 4.
   friend bool operator==(const CoordinatorConfig&, const CoordinatorConfig&) = default;
 };
 

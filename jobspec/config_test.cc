@@ -59,7 +59,6 @@ lease: 1s
 broken_stream_grace: 0s
 profile_seconds: 500ms
 spool_limit: 1MiB
-threads: 3
 )",
       "conf/coordinator.yaml");
   ASSERT_THAT(config, IsOk());
@@ -75,7 +74,6 @@ threads: 3
   expected.broken_stream_grace = absl::ZeroDuration();
   expected.profile = absl::Milliseconds(500);
   expected.spool_limit_bytes = 1 << 20;
-  expected.threads = 3;
   EXPECT_EQ(*config, expected);
 }
 
@@ -90,14 +88,14 @@ TEST(CoordinatorConfigTest, BadValues) {
         Case{"log: {level: loud}", "log.level: found \"loud\""},
         Case{"log: {format: xml}", "log.format: found \"xml\""}, Case{"heartbeat: 1", "heartbeat: found \"1\""},
         Case{"lease: 1s", "lease: found 1s; allowed: at least twice the heartbeat (1s)"},
-        Case{"spool_limit: 5", "spool_limit: found \"5\""}, Case{"threads: -1", "threads: found \"-1\""},
+        Case{"spool_limit: 5", "spool_limit: found \"5\""}, Case{"lease: -1s", "lease: found"},
         Case{"dir: [a]", "dir: found a list"}, Case{"profile_seconds: 1h", "profile_seconds: found \"1h\""},
         Case{"data-root: x", "unknown key; did you mean data_root?"}}) {
     EXPECT_THAT(ParseCoordinatorYaml(std::string("advertise: a:1\n") + c.line + "\n", "c.yaml"),
                 StatusIs(kInvalid, HasSubstr(c.message)))
         << c.line;
   }
-  EXPECT_THAT(ParseCoordinatorYaml("threads: 1\n", "c.yaml"), StatusIs(kInvalid, HasSubstr("advertise: missing")));
+  EXPECT_THAT(ParseCoordinatorYaml("heartbeat: 1s\n", "c.yaml"), StatusIs(kInvalid, HasSubstr("advertise: missing")));
   EXPECT_THAT(ParseCoordinatorYaml("advertise: a:0\n", "c.yaml"),
               StatusIs(kInvalid, HasSubstr("a port from 1 to 65535")));
 }
@@ -110,7 +108,6 @@ TEST(CoordinatorConfigTest, FormattedReadsBack) {
   config.log = {log::Level::kWarning, log::Format::kJson, "/var/log/c.log"};
   config.heartbeat = absl::Milliseconds(1500);
   config.spool_limit_bytes = 12345678;
-  config.threads = 2;
   EXPECT_THAT(ParseCoordinatorYaml(FormatCoordinatorYaml(config), "/x/c.yaml"), IsOkAndHolds(config));
 
   CoordinatorConfig plain;

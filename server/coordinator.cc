@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "dataplane/digest.h"
@@ -33,6 +34,12 @@ DataOwner::Source TrainSource(const v1::JobSpec& spec) {
 DataOwner::Source TestSource(const v1::JobSpec& spec) {
   return {.images = spec.data().test().images(), .labels = spec.data().test().labels(), .seed = std::nullopt};
 }
+// A job without sites uses all.
+bool ShareSites(const v1::JobSpec& a, const v1::JobSpec& b) {
+  if (a.sites().empty() || b.sites().empty()) return true;
+  return std::find_first_of(a.sites().begin(), a.sites().end(), b.sites().begin(), b.sites().end()) != a.sites().end();
+}
+
 bool HasTestSet(const v1::JobSpec& spec) { return !spec.data().test().images().empty(); }
 
 std::string StoreShards(const std::vector<scheduler::WorkerRanges>& shards) {
@@ -230,6 +237,11 @@ absl::Status Coordinator::RecoverJob(JobRow row) {
 absl::Status Coordinator::ReaddContributions(JobEntry* entry) {
   const RoundBook* book = entry->job->book();
   ASSIGN_OR_RETURN(const std::vector<ContributionRow> rows, journal_->LoadContributions(entry->row.name));
+  // Where it lies now: the data directory may have been moved since it was journaled.
+  std::map<SpoolKey, std::string> paths;
+  for (const Spool::Entry& part : spool_->List()) {
+    if (part.whole) paths[part.key] = part.path;
+  }
   for (const ContributionRow& row : rows) {
     if (book == nullptr || row.round != book->options().round.value() || row.attempt != book->options().attempt ||
         entry->sum == nullptr)
@@ -238,8 +250,9 @@ absl::Status Coordinator::ReaddContributions(JobEntry* entry) {
     if (participant == nullptr) continue;
     ASSIGN_OR_RETURN(const v1::StoredContribution info,
                      ParseStored<v1::StoredContribution>(row.info, "a contribution"));
+    const SpoolKey key{row.job, row.fragment, row.round, row.attempt, row.worker};
     const auto add = [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, options_.fs->OpenForRead(row.path),
+      ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, options_.fs->OpenForRead(paths[key]),
                        "spooled contribution");
       MutexLock lock(&entry->sum->mu);
       return entry->sum->sum->Add(*file, row.samples, participant->participant.rank);
@@ -275,7 +288,8 @@ void Coordinator::Pump() {
         entry->actions.push_back(std::move(action));
       if (entry->actions.empty()) break;
     }
-    if (entry->job->ended() && entry->actions.empty() && entry->data_open) {
+    if (entry->job->ended() && entry->actions.empty() && !entry->busy && entry->data_open) {
+      entry->sum.reset();
       data_owner_->Close(entry->job->options().train);
       if (HasTestSet(entry->job->spec())) data_owner_->Close(entry->job->options().test);
       entry->data_open = false;
@@ -297,7 +311,7 @@ void Coordinator::StartQueued(absl::Time now) {
     for (size_t k = 0; k < jobs_.size(); ++k) {
       const Job* other = jobs_[k]->job.get();
       if (k == i || other->ended() || (other->state() == v1::JOB_STATE_SUBMITTED && k > i)) continue;
-      for (const auto& [name, site] : membership_.sites()) busy |= job->Eligible(name) && other->Eligible(name);
+      busy |= ShareSites(job->spec(), other->spec());
     }
     if (busy) continue;
     job->Start(now);
@@ -344,7 +358,7 @@ void Coordinator::CarryOut(JobEntry* entry) {
   if (now < entry->retry_at) return;
   while (!entry->actions.empty() && !entry->busy) {
     if (absl::Status done = CarryOut(entry, entry->actions.front()); !done.ok()) {
-      log::Error("action failed, trying again", {{"job", entry->row.name}, {"status", done}});
+      log::Error("action failed", {{"then", "trying again"}, {"job", entry->row.name}, {"status", done}});
       entry->retry_at = now + kRetryAction;
       return;
     }
@@ -450,8 +464,10 @@ void Coordinator::CommitRoundOnIo(JobEntry* entry, const v1::RoundRecord& record
     options_.executor->Add([this, entry, record, started, result = std::move(result)] {
       entry->busy = false;
       if (!result.ok()) {
-        log::Error("commit failed, trying again",
-                   {{"job", entry->row.name}, {"round", record.round()}, {"status", result.status()}});
+        log::Error("commit failed", {{"then", "trying again"},
+                                     {"job", entry->row.name},
+                                     {"round", record.round()},
+                                     {"status", result.status()}});
         entry->actions.push_front(Job::CommitRound{record});
         entry->retry_at = options_.clock->Now() + kRetryAction;
         return;
@@ -917,7 +933,8 @@ absl::Status Coordinator::AbortJob(const v1::AbortJobRequest& request) {
   if (entry->job->state() == v1::JOB_STATE_ABORTED) return absl::OkStatus();
   if (entry->job->ended()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("job ", request.job(), " has ended already (", v1::JobState_Name(entry->job->state()), ")"));
+        absl::StrCat("job ", request.job(), " has ended already (",
+                     absl::StripPrefix(v1::JobState_Name(entry->job->state()), "JOB_STATE_"), ")"));
   }
   entry->job->Abort(request.reason().empty() ? "aborted by an operator" : request.reason(), options_.clock->Now());
   Pump();
@@ -1074,7 +1091,7 @@ absl::StatusOr<v1::ListModelsResponse> Coordinator::ListModels(const std::string
     m->set_sha256(dataplane::ToHex(commit.sha256));
     m->set_committed_ms(commit.committed_ms);
     m->set_final(entry->job->ended() && entry->job->final_version() == Version(commit.version));
-    m->set_path(commit.path);
+    m->set_path(entry->store->PathOf(Version(commit.version)));
     for (const v1::Evaluation& evaluation : entry->job->evaluations()) {
       if (evaluation.version() == commit.version) *m->mutable_evaluation() = evaluation;
     }
@@ -1236,6 +1253,7 @@ absl::Status Coordinator::CheckFetch(const dataplane::PeerIdentity& peer, const 
 }
 
 void Coordinator::UpdateGauges() {
+  metrics_->SetCertificateExpiry(options_.certificate_expires - options_.clock->WallNow());
   metrics_->SetWorkers(membership_, options_.clock->Now(), options_.clock->WallNow());
   for (const auto& entry : jobs_) metrics_->SetJob(entry->job->Status(options_.clock->Now()));
   absl::StatusOr<int64_t> free_bytes = options_.fs->FreeBytes(options_.dir);

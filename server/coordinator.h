@@ -49,6 +49,7 @@ class Coordinator {
     std::string advertise;  // host:port that workers dial
     std::string ca_pem;
     std::string ca_key_pem;
+    absl::Time certificate_expires = absl::InfiniteFuture();  // The coordinator's own; wall.
     absl::Duration heartbeat = absl::Seconds(1);
     absl::Duration lease = absl::Seconds(10);
     absl::Duration broken_stream_grace = absl::Seconds(1);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 
@@ -15,9 +17,16 @@ namespace {
 constexpr absl::Duration kMinRoundDeadline = absl::Seconds(30);
 constexpr absl::Duration kMinEvaluationDeadline = absl::Seconds(60);
 constexpr int kMaxRejectedRounds = 3;
+constexpr int kMaxMissedRounds = 10;
+constexpr double kSlowestUploadBytesPerS = 64 << 10;  // of the initial model; slower ones are given up
 constexpr size_t kShownRounds = 1000;
 
 using Ranges = std::vector<scheduler::SampleRange>;
+
+// "TRAINING"
+std::string StateText(v1::JobState state) {
+  return std::string(absl::StripPrefix(v1::JobState_Name(state), "JOB_STATE_"));
+}
 
 int64_t Count(const Ranges& ranges) {
   int64_t n = 0;
@@ -99,14 +108,12 @@ const Job::Member* Job::FindMember(const WorkerId& worker) const {
 }
 
 void Job::Enter(v1::JobState state, const std::string& reason, absl::Time now) {
-  log::Info("job state", {{"job", options_.spec.name()},
-                          {"from", v1::JobState_Name(state_)},
-                          {"to", v1::JobState_Name(state)},
-                          {"reason", reason}});
+  log::Info("job state",
+            {{"job", options_.spec.name()}, {"from", StateText(state_)}, {"to", StateText(state)}, {"reason", reason}});
   state_ = state;
   reason_ = reason;
   if (ended()) {
-    for (auto& [worker, member] : members_) member.progress.Clear();
+    for (auto& [worker, member] : members_) member.progress.set_phase(v1::WORKER_PHASE_UNSPECIFIED);
   }
   phase_started_ = now;
   phase_progress_ = now;
@@ -123,7 +130,12 @@ void Job::Restore(Stored stored, absl::Time now) {
   rounds_ = std::move(stored.rounds);
   evaluations_ = std::move(stored.evaluations);
   rejected_rounds_ = stored.runtime.rejected_rounds();
-  for (const auto& record : rounds_) committed_samples_ += record.samples();
+  for (v1::RoundRecord& record : rounds_) {
+    committed_samples_ += record.samples();
+    for (const v1::Evaluation& evaluation : evaluations_) {
+      if (evaluation.version() == record.version() - 1) *record.mutable_evaluation() = evaluation;
+    }
+  }
   if (ended()) {
     if (stored.runtime.final_version() >= 0) final_version_ = Version(stored.runtime.final_version());
   }
@@ -135,6 +147,11 @@ void Job::Restore(Stored stored, absl::Time now) {
   phase_started_ = phase_progress_ = now;
   if (state_ == v1::JOB_STATE_SUBMITTED) return;
   for (auto& [worker, profile] : stored.profiles) members_[worker].profile = profile;
+  for (const PlanResult& plan : stored.plans) {
+    for (const v1::WorkerPlan& worker : plan.plan.workers()) {
+      members_[WorkerId(worker.worker())].site = SiteId(worker.site());
+    }
+  }
   for (const PlanResult& plan : stored.plans) {
     if (plan.plan.number() == stored.runtime.active_plan() ||
         (ended() && plan.plan.number() >= stored.runtime.active_plan()))
@@ -170,6 +187,7 @@ void Job::Restore(Stored stored, absl::Time now) {
           {.worker = WorkerId(p.worker()), .planned_samples = p.planned_samples(), .rank = p.rank()});
     }
     attempt_ = open.attempt();
+    book.quorum_of = open.quorum_of();
     book.deadline = RoundDeadline(round_.value(), book.participants);
     book_ = std::make_unique<RoundBook>(std::move(book));
     round_loss_sum_ = 0;
@@ -214,7 +232,7 @@ void Job::Forget(const WorkerId& worker, absl::Time now) {
   if (book_ != nullptr) book_->SetPresent(worker, false);
   if (Member* member = FindMember(worker); member != nullptr) {
     member->present = false;
-    member->excluded = "removed";
+    member->excluded = kRemoved;
   }
 }
 
@@ -232,9 +250,9 @@ absl::Status Job::OnModel(const WorkerId& worker, const dataplane::Layout& layou
                  {{"job", options_.spec.name()}, {"worker", worker.value()}, {"reason", member->excluded}});
     return absl::InvalidArgumentError(member->excluded);
   }
+  Answered(member, now);
   member->prepared = true;
   member->has_optimizer_state = has_optimizer_state;
-  phase_progress_ = now;
   return absl::OkStatus();
 }
 
@@ -256,6 +274,7 @@ absl::Status Job::OnProfile(const WorkerId& worker, const v1::ReportProfileReque
       request.profile().batch_times().empty()) {
     return absl::InvalidArgumentError("a profile without figures");
   }
+  Answered(member, now);
   if (member->profile.has_value()) return absl::OkStatus();  // Repeated.
   member->profile = request.profile();
   actions_.push_back(StoreProfile{.worker = worker, .profile = request.profile()});
@@ -266,6 +285,7 @@ absl::Status Job::OnProfile(const WorkerId& worker, const v1::ReportProfileReque
 absl::Status Job::OnData(const WorkerId& worker, const v1::ReportDataRequest& request, absl::Time now) {
   Member* member = FindMember(worker);
   if (member == nullptr || !active()) return absl::FailedPreconditionError("no data of this worker is wanted now");
+  Answered(member, now);
   if (request.plan() <= member->data_plan) return absl::OkStatus();  // Repeated.
   member->data_plan = request.plan();
   member->fetch_bytes += request.bytes_fetched();
@@ -281,8 +301,7 @@ absl::Status Job::OnEvaluation(const WorkerId& worker, const v1::ReportEvaluatio
   if (it == evaluating_->parts.end() || it->second.done || it->second.attempt != request.attempt())
     return absl::OkStatus();
   const int64_t samples = Count(it->second.ranges);
-  if (request.total() != samples || request.correct() < 0 || request.correct() > samples ||
-      std::isnan(request.loss_sum())) {
+  if (request.total() != samples || request.correct() < 0 || request.correct() > samples) {
     return absl::InvalidArgumentError(absl::StrCat("an evaluation of ", request.total(), " samples with ",
                                                    request.correct(), " correct ones, where ", samples,
                                                    " were asked for"));
@@ -291,7 +310,9 @@ absl::Status Job::OnEvaluation(const WorkerId& worker, const v1::ReportEvaluatio
   v1::Evaluation& sum = evaluating_->sum;
   sum.set_correct(sum.correct() + request.correct());
   sum.set_total(sum.total() + request.total());
-  evaluating_->loss_sum += request.loss_sum();
+  // A diverged model's loss may be anything; what is no number counts as infinite.
+  evaluating_->loss_sum +=
+      std::isnan(request.loss_sum()) ? std::numeric_limits<double>::infinity() : request.loss_sum();
   return absl::OkStatus();
 }
 
@@ -459,7 +480,7 @@ void Job::OnRoundCommitted(Version version, absl::Time now) {
   rounds_.push_back(pending_record_);
   committed_samples_ += pending_record_.samples();
   if (ended()) return;
-  rejected_rounds_ = 0;
+  rejected_rounds_ = missed_rounds_ = 0;
   round_ = Round(version.value());
   attempt_ = options_.attempt_base;
   book_.reset();
@@ -526,19 +547,34 @@ bool Job::AdvanceProfiling(absl::Time now) {
   reason_.clear();
   const bool waited_long = now - phase_started_ > options_.phase_timeout;
   if (!profiling_started_) {
+    if (prepared < present && waited_long) {
+      LeaveOutLate("its model", [](const WorkerId&, const Member& member) { return !member.prepared; });
+      return true;
+    }
     if (prepared == 0) return false;
     if (version_.value() < 0) {
       const Member* uploader = uploader_.has_value() ? FindMember(*uploader_) : nullptr;
-      if (uploader == nullptr || !uploader->present || !uploader->prepared || !uploader->excluded.empty())
+      if (uploader == nullptr || !uploader->present || !uploader->prepared || !uploader->excluded.empty()) {
         uploader_ = first_prepared;
-      return false;
+        phase_started_ = now;
+        return false;
+      }
+      const absl::Duration transfer =
+          absl::Seconds(static_cast<double>(layout_->total_bytes()) / kSlowestUploadBytesPerS);
+      if (now - phase_started_ <= options_.phase_timeout + transfer) return false;
+      LeaveOutLate("the initial model", [this](const WorkerId& worker, const Member&) { return worker == *uploader_; });
+      return true;
     }
-    if (prepared < present && !waited_long) return false;
+    if (prepared < present) return false;
     profiling_started_ = true;
     phase_started_ = now;
     return true;
   }
-  if (profiled == 0 || (profiled < present && !waited_long)) return false;
+  if (profiled < present) {
+    if (!waited_long) return false;
+    LeaveOutLate("its profile", [](const WorkerId&, const Member& member) { return !member.profile.has_value(); });
+    return true;
+  }
   if (options_.pinned.has_value() && !waited_long) {
     const std::set<WorkerId> usable = Usable();
     for (const v1::WorkerPlan& worker : options_.pinned->workers()) {
@@ -596,6 +632,7 @@ bool Job::TryPlan(absl::Time now, const std::string& reason) {
                           {"binding", plan.result.plan.binding()}});
   actions_.push_back(StorePlan{plan.result});
   next_ = std::move(plan);
+  phase_progress_ = now;
   if (state_ != v1::JOB_STATE_TRAINING) {
     Enter(v1::JOB_STATE_PLANNED, "", now);
     Enter(v1::JOB_STATE_DISTRIBUTING, "", now);
@@ -612,6 +649,34 @@ bool Job::DataInPlace(const PlanState& plan) const {
   return true;
 }
 
+void Job::LeaveOutLate(absl::string_view what, absl::FunctionRef<bool(const WorkerId&, const Member&)> not_done) {
+  for (auto& [worker, member] : members_) {
+    if (!member.present || !member.excluded.empty() || !not_done(worker, member)) continue;
+    member.excluded = absl::StrCat("waited in vain for ", what);
+    member.late = true;
+    log::Warning("worker left out",
+                 {{"job", options_.spec.name()}, {"worker", worker.value()}, {"reason", member.excluded}});
+  }
+}
+
+void Job::Answered(Member* member, absl::Time now) {
+  phase_progress_ = now;
+  if (!member->late) return;
+  member->late = false;
+  member->excluded.clear();
+}
+
+// Leaves out who has fetched nothing of the next plan's data for too long. True: somebody was.
+bool Job::DropWhoDoesNotFetch(absl::Time now) {
+  if (!next_.has_value() || DataInPlace(*next_) || now - phase_progress_ <= options_.phase_timeout) return false;
+  phase_progress_ = now;
+  LeaveOutLate("its shard", [this](const WorkerId& worker, const Member& member) {
+    const v1::WorkerPlan* plan = PlanOf(*next_, worker);
+    return plan != nullptr && plan->samples() > 0 && member.data_plan < next_->result.plan.number();
+  });
+  return true;
+}
+
 bool Job::AdvanceDistributing(absl::Time now) {
   std::vector<std::string> lost;
   for (const v1::WorkerPlan& worker : next_->result.plan.workers()) {
@@ -622,26 +687,14 @@ bool Job::AdvanceDistributing(absl::Time now) {
   if (!lost.empty() && !options_.pinned.has_value() && !Usable().empty()) {
     return TryPlan(now, absl::StrCat("lost while distributing: ", absl::StrJoin(lost, ", ")));
   }
-  if (!DataInPlace(*next_)) {
-    if (now - phase_progress_ > options_.phase_timeout) {
-      for (auto& [worker, member] : members_) {
-        const v1::WorkerPlan* plan = PlanOf(*next_, worker);
-        if (member.present && member.excluded.empty() && plan != nullptr && plan->samples() > 0 &&
-            member.data_plan < next_->result.plan.number()) {
-          member.excluded =
-              absl::StrCat("no progress in fetching its shard for ", absl::FormatDuration(options_.phase_timeout));
-          log::Warning("worker left out",
-                       {{"job", options_.spec.name()}, {"worker", worker.value()}, {"reason", member.excluded}});
-        }
-      }
-      phase_progress_ = now;
-      bool any = false;
-      for (const auto& [worker, member] : members_) any |= member.excluded.empty();
-      if (!any) Fail("no worker could fetch its shard", now);
-      return true;
-    }
-    return false;
+  if (!lost.empty()) reason_ = absl::StrCat("waiting for ", absl::StrJoin(lost, ", "));
+  if (DropWhoDoesNotFetch(now)) {
+    bool any = false;
+    for (const auto& [worker, member] : members_) any |= member.excluded.empty();
+    if (!any) Fail("no worker could fetch its shard", now);
+    return true;
   }
+  if (!DataInPlace(*next_)) return false;
   Activate(now);
   training_started_ = now;
   Enter(v1::JOB_STATE_TRAINING, "", now);
@@ -661,6 +714,7 @@ void Job::Activate(absl::Time now) {
 
 bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
   if (evaluating_.has_value() && AdvanceEvaluation(now)) return true;
+  DropWhoDoesNotFetch(now);
   if (committing_ || (evaluating_.has_value() && evaluating_->final)) return false;
   if (book_ != nullptr) {
     switch (book_->Decide(now)) {
@@ -707,9 +761,23 @@ bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
       case RoundBook::Verdict::kDropMissing: {
         std::vector<std::string> missing;
         for (const WorkerId& worker : book_->WaitingFor()) missing.push_back(worker.value());
-        actions_.push_back(
-            DropRound{round_, absl::StrCat("quorum not reached, missing ", absl::StrJoin(missing, ", "))});
+        const std::string reason = absl::StrCat("quorum not reached, missing ", absl::StrJoin(missing, ", "));
+        actions_.push_back(DropRound{round_, reason});
+        // Who is there and was too slow will be so again: the round is repeated without it. A pinned plan cannot do
+        // without.
+        LeaveOutLate(
+            absl::StrCat("its contribution to round ", round_.value()), [this](const WorkerId& worker, const Member&) {
+              const RoundBook::Entry* entry = book_->Find(worker);
+              return !options_.pinned.has_value() && entry != nullptr && entry->state == RoundBook::State::kOutstanding;
+            });
         book_.reset();
+        const bool nobody_left =
+            std::all_of(members_.begin(), members_.end(), [](const auto& m) { return !m.second.excluded.empty(); });
+        if (++missed_rounds_ >= kMaxMissedRounds || nobody_left) {
+          Fail(absl::StrCat("round ", round_.value(), ": ", reason,
+                            "; is rounds.deadline too short? The last good model is version ", version_.value()),
+               now);
+        }
         return true;
       }
     }
@@ -782,6 +850,7 @@ bool Job::OpenNextRound(absl::Time now) {
     return false;
   }
   reason_.clear();
+  book.quorum_of = planned;
   book.deadline = RoundDeadline(round_.value(), book.participants);
   log::Info("round opened", {{"job", options_.spec.name()},
                              {"round", round_.value()},
@@ -875,7 +944,6 @@ bool Job::AdvanceEvaluation(absl::Time now) {
     const bool reached = (end.target_metric() == v1::METRIC_ACCURACY && result.accuracy() >= end.target_value()) ||
                          (end.target_metric() == v1::METRIC_LOSS && result.loss() <= end.target_value());
     if (reached) {
-      actions_.push_back(DropRound{round_, "the target was reached"});
       Finish(version, "target reached", now);
     } else if (final) {
       Finish(version, "", now);
@@ -913,6 +981,7 @@ void Job::FinishEvaluation(bool complete) {
   evaluation.set_accuracy(static_cast<double>(evaluation.correct()) / total);
   evaluation.set_loss(evaluating_->loss_sum / total);
   evaluating_.reset();
+  if (evaluation.total() == 0) return;  // Nobody answered.
   std::erase_if(evaluations_, [&](const auto& e) { return e.version() == evaluation.version(); });
   evaluations_.push_back(evaluation);
   for (v1::RoundRecord& record : rounds_) {
@@ -1050,6 +1119,7 @@ v1::StoredRuntime Job::runtime() const {
     round->set_attempt(attempt_);
     round->set_base_version(version_.value());
     round->set_plan(active_->result.plan.number());
+    round->set_quorum_of(book_->options().quorum_of);
     for (const auto& participant : book_->options().participants) {
       auto* p = round->add_participants();
       p->set_worker(participant.worker.value());
@@ -1104,7 +1174,9 @@ v1::GetJobResponse Job::Status(absl::Time now) const {
   v1::GetJobResponse status;
   *status.mutable_summary() = Summary();
   *status.mutable_spec() = options_.spec;
-  if (const PlanResult* newest = plan(); newest != nullptr) *status.mutable_plan() = newest->plan;
+  // The plan in force; one whose data is on its way follows when it is.
+  const std::optional<PlanState>& shown = active_.has_value() ? active_ : next_;
+  if (shown.has_value()) *status.mutable_plan() = shown->result.plan;
   for (const auto& [worker, member] : members_) {
     v1::WorkerInJob* w = status.add_workers();
     w->set_worker(worker.value());

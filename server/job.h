@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -26,6 +27,9 @@
 #include "server/round.h"
 
 namespace causeway::server {
+
+// Job::Status's `excluded` of a worker that was removed for good.
+inline constexpr char kRemoved[] = "removed";
 
 // One job from submission to its end: which worker is to do what, when a round opens, and when it is over.
 //
@@ -166,7 +170,8 @@ class Job {
     bool has_optimizer_state = false;
     std::optional<v1::DeviceProfile> profile;
     int64_t data_plan = 0;  // newest plan whose data it has
-    std::string excluded;   // why it is left out for good; empty: it is not
+    std::string excluded;   // why it is left out; empty: it is not
+    bool late = false;      // left out for not answering: its answer brings it back
     v1::WorkerProgress progress;
     // Measured, under the active plan.
     int64_t rounds = 0;
@@ -202,6 +207,10 @@ class Job {
   bool AdvanceDistributing(absl::Time now);
   bool AdvanceTraining(absl::Time now, absl::Time wall_now);
   bool AdvanceEvaluation(absl::Time now);
+  // Leaves out who is present and has `not_done` yet, naming what was waited for.
+  void LeaveOutLate(absl::string_view what, absl::FunctionRef<bool(const WorkerId&, const Member&)> not_done);
+  void Answered(Member* member, absl::Time now);
+  bool DropWhoDoesNotFetch(absl::Time now);
   bool TryPlan(absl::Time now, const std::string& reason);
   bool DataInPlace(const PlanState& plan) const;
   void Activate(absl::Time now);
@@ -236,7 +245,8 @@ class Job {
   Version version_{-1};
   Round round_{0};  // Open or next.
   int64_t attempt_ = 0;
-  int64_t rejected_rounds_ = 0;
+  int64_t rejected_rounds_ = 0;  // in a row
+  int64_t missed_rounds_ = 0;    // dropped in a row for want of contributions
   int64_t committed_samples_ = 0;
   std::unique_ptr<RoundBook> book_;
   double round_loss_sum_ = 0;

@@ -569,11 +569,43 @@ TEST(JobTest, AMuteWorkerHoldsUpPreparingAndProfilingForAWhileOnly) {
   EXPECT_FALSE(fleet.Task("w0").has_profile());
   fleet.Pass(absl::Seconds(121));
   EXPECT_TRUE(fleet.Task("w0").has_profile());
+  EXPECT_THAT(fleet.job().Status(fleet.now()).workers(1).excluded(), HasSubstr("its model"));
   work();
-  EXPECT_EQ(fleet.job().plan(), nullptr);
-  fleet.Pass(absl::Seconds(121));
-  ASSERT_NE(fleet.job().plan(), nullptr);
-  work();
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
+}
+
+TEST(JobTest, AMuteUploaderIsReplaced) {
+  Fleet fleet = WithWorkers(2);
+  fleet.Run([&] { return fleet.Task("w0").prepare().upload_initial() && fleet.Task("w1").has_prepare(); });
+  while (fleet.Work("w1")) {
+  }
+  fleet.Pass(absl::Seconds(200));
+  EXPECT_TRUE(fleet.Task("w1").prepare().upload_initial());
+  while (fleet.Work("w1")) {
+  }
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
+}
+
+TEST(JobTest, WhoFetchesNothingOfANewPlanDoesNotHoldItUp) {
+  v1::JobSpec spec = Spec();
+  spec.mutable_end()->set_epochs(200);
+  Fleet fleet = WithWorkers(2, spec);
+  fleet.RunUntilRound(1);
+  fleet.Join("w2");
+  fleet.Run([&] { return fleet.job().plan()->plan.workers_size() == 3; });
+  ASSERT_TRUE(fleet.Task("w2").has_shard());
+  for (int i = 0; i < 14; ++i) {
+    EXPECT_EQ(fleet.job().Status(fleet.now()).workers(2).excluded(), i < 13 ? "" : "waited in vain for its shard") << i;
+    for (int k = 0; k < 4; ++k) {
+      fleet.Work("w0");
+      fleet.Work("w1");
+    }
+    fleet.Pass(absl::Seconds(10));
+  }
+  EXPECT_THAT(fleet.job().Status(fleet.now()).workers(2).excluded(), HasSubstr("its shard"));
+  EXPECT_EQ(fleet.job().Status(fleet.now()).workers(0).excluded(), "");
+  while (fleet.Work("w0") || fleet.Work("w1")) {
+  }
   EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
 }
 
@@ -753,7 +785,6 @@ TEST(JobTest, ARemovedWorkerGetsNothingMore) {
   fleet.job().Forget(WorkerId("w1"), fleet.now());
   fleet.Lose("w1");
   EXPECT_EQ(fleet.Task("w1").job(), "");
-  fleet.Pass(absl::Seconds(90));
   fleet.Run();
   fleet.Pass(absl::Seconds(90));
   fleet.Run();

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "dataplane/protocol_version.h"
+#include "server/job.h"
 
 namespace causeway::server {
 namespace {
@@ -95,6 +96,7 @@ void Metrics::SetJob(const v1::GetJobResponse& status) {
   }
   const double per_epoch = static_cast<double>(std::max<int64_t>(1, status.plan().rounds_per_epoch()));
   for (const v1::WorkerInJob& worker : status.workers()) {
+    if (worker.excluded() == kRemoved) continue;  // Its series are gone for good.
     const MetricLabels labels = {{"job", summary.job()}, {"site", worker.site()}, {"worker", worker.worker()}};
     registry_
         ->GetGauge("causeway_shard_samples", "Samples of the training set that the plan gives to the worker.", labels)

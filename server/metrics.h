@@ -10,7 +10,7 @@
 
 namespace causeway::server {
 
-// Every metric of the coordinator, its name and its labels (docs/reference.md lists them). Labels are bounded: job, site, worker, state, reason,
+// Every metric of the coordinator, its name and its labels (docs/operations.md lists them). Labels are bounded: job, site, worker, state, reason,
 // direction, kind. Thread-safe.
 class Metrics {
  public:

@@ -11,6 +11,7 @@ RoundBook::RoundBook(Options options) : options_(std::move(options)) {
     planned_samples_ += participant.planned_samples;
     entries_[participant.worker] = Entry{.participant = participant};
   }
+  if (options_.quorum_of == 0) options_.quorum_of = planned_samples_;
 }
 
 void RoundBook::SetPresent(const WorkerId& worker, bool present) {
@@ -80,7 +81,7 @@ RoundBook::Verdict RoundBook::Decide(absl::Time now) const {
     }
   }
   const auto reaches_quorum = [&](int64_t samples) {
-    return samples > 0 && static_cast<double>(samples) >= options_.quorum * static_cast<double>(planned_samples_);
+    return samples > 0 && static_cast<double>(samples) >= options_.quorum * static_cast<double>(options_.quorum_of);
   };
   const bool late = now >= deadline();
   if (!present_outstanding || late) {

@@ -30,7 +30,8 @@ class RoundBook {
     int64_t attempt = 1;
     Version base;  // the version it starts from
     std::vector<Participant> participants;
-    double quorum = 0.67;  // fraction of the planned samples, in (0, 1]
+    double quorum = 0.67;   // fraction of `quorum_of`, in (0, 1]
+    int64_t quorum_of = 0;  // what the plan has for this round, absent workers' included; 0: what the participants have
     absl::Duration deadline;
     absl::Duration replan_after;
     absl::Time opened;
@@ -87,7 +88,7 @@ class RoundBook {
   absl::Time deadline() const { return options_.opened + options_.deadline; }
 
  private:
-  const Options options_;
+  Options options_;
   int64_t planned_samples_ = 0;
   std::map<WorkerId, Entry> entries_;
 };

@@ -57,6 +57,7 @@ class ServerImpl : public Server {
       return absl::InvalidArgumentError(
           absl::StrCat(tls.certificate, " expired at ", absl::FormatTime(identity.not_after, absl::UTCTimeZone())));
     }
+    options.certificate_expires = identity.not_after;
     registry_ = MetricRegistry::Create();
     executor_ = std::make_unique<SerialExecutor>("coordinator", clock);
     io_ = std::make_unique<SerialExecutor>("coordinator-io", clock);
@@ -74,7 +75,6 @@ class ServerImpl : public Server {
     options.io = io_.get();
     options.registry = registry_.get();
     ASSIGN_OR_RETURN(coordinator_, Coordinator::Create(options));
-    coordinator_->metrics()->SetCertificateExpiry(identity.not_after - clock->WallNow());
     bulk_handler_ = std::make_unique<BulkService>(coordinator_.get(), executor_.get());
     bulk_ = dataplane::GrpcBulkServices::Create(bulk_handler_.get());
     control_ = ControlService::Create(coordinator_.get(), executor_.get(), clock);
@@ -134,7 +134,7 @@ class ServerImpl : public Server {
     // What is being committed is finished; what was not begun is taken up at the next start.
     if (io_ != nullptr) io_->Stop();
     if (executor_ != nullptr) executor_->Stop();
-    log::Info("coordinator stopped", {});
+    if (http_ != nullptr) log::Info("coordinator stopped", {});
   }
 
  private:

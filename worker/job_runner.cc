@@ -66,6 +66,12 @@ JobRunner::JobRunner(Options options)
                  [this](int64_t bytes, double s) { options_.metrics->Transferred(Transfer::kPush, bytes, s); }}),
       fetcher_({options_.cache, options_.transfer}) {}
 
+JobRunner::Failure JobRunner::PushFailure(absl::Status status) {
+  // The coordinator's spool or disk is full: it may have room later.
+  if (absl::IsResourceExhausted(status)) status = absl::UnavailableError(status.message());
+  return {status, Source::kTransfer};
+}
+
 TaskResult JobRunner::Run(const Task& task, const std::shared_ptr<TaskContext>& context) {
   LearnDatasets(*task.assignment);
   if (LaneOf(task.kind) == Lane::kCompute) options_.metrics->SetJob(options_.job);
@@ -172,7 +178,7 @@ JobRunner::Failure JobRunner::Prepare(const Task& task, TaskContext* context) {
   options_.board->SetPhase(v1::WORKER_PHASE_PUSHING);
   absl::StatusOr<RoundExchange::Pushed> pushed =
       exchange_.PushInitial(Fence(task), (*initial)->layout(), bytes, &context->cancellation);
-  if (!pushed.ok()) return {Annotate(pushed.status(), "push the initial model"), Source::kTransfer};
+  if (!pushed.ok()) return PushFailure(Annotate(pushed.status(), "push the initial model"));
   if (pushed->result.outcome() != v1::PushResult::OUTCOME_COUNTED) {
     return {absl::UnavailableError(absl::StrCat("the initial model was not taken: ", pushed->result.reason(), " ",
                                                 pushed->result.message())),
@@ -392,7 +398,7 @@ JobRunner::Failure JobRunner::Train(const Task& task, TaskContext* context) {
   }
   options_.board->SetPhase(v1::WORKER_PHASE_PUSHING);
   absl::StatusOr<RoundExchange::Pushed> pushed = exchange_.Push(options_.site_generation(), &context->cancellation);
-  if (!pushed.ok()) return {Annotate(pushed.status(), absl::StrCat("push round ", train.round())), Source::kTransfer};
+  if (!pushed.ok()) return PushFailure(Annotate(pushed.status(), absl::StrCat("push round ", train.round())));
   const v1::PushResult& result = pushed->result;
   const char* outcome = OutcomeLabel(result.outcome());
   options_.metrics->ContributionAnswered(outcome);

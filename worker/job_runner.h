@@ -111,6 +111,7 @@ class JobRunner {
   v1::Fence Fence(const Task& task) const;
   void LearnDatasets(const v1::Assignment& assignment);
   v1::ShardTask Datasets() const;
+  static Failure PushFailure(absl::Status status);
   TaskResult Judge(const Task& task, const Failure& failure);
 
   const Options options_;

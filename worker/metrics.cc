@@ -24,11 +24,11 @@ WorkerMetrics::WorkerMetrics(const Options& options)
     : options_(options),
       connected_(options.registry->GetGauge("causeway_worker_connected",
                                             "1 while the worker's heartbeats are answered by its coordinator")),
-      heartbeat_age_(options.registry->GetGauge("causeway_worker_heartbeat_age_seconds",
+      heartbeat_age_(options.registry->GetGauge("causeway_heartbeat_age_seconds",
                                                 "Time since the coordinator last answered a heartbeat")),
-      clock_offset_(options.registry->GetGauge("causeway_worker_clock_offset_seconds",
-                                               "This worker's clock minus the coordinator's")),
-      certificate_expiry_(options.registry->GetGauge("causeway_worker_certificate_expiry_seconds",
+      clock_offset_(
+          options.registry->GetGauge("causeway_clock_offset_seconds", "This worker's clock minus the coordinator's")),
+      certificate_expiry_(options.registry->GetGauge("causeway_certificate_expiry_seconds",
                                                      "Time until the worker's certificate expires")),
       cache_bytes_(options.registry->GetGauge("causeway_worker_cache_bytes",
                                               "Size of the chunk cache, room for chunks under way included")),
@@ -43,9 +43,9 @@ WorkerMetrics::WorkerMetrics(const Options& options)
     phases_[phase] = options.registry->GetGauge(
         "causeway_worker_phase", "1 for what the worker is doing, 0 for the rest", {{"phase", PhaseLabel(phase)}});
   }
-  const MetricLabels labels[] = {{{"direction", "down"}, {"method", "fetch"}},
-                                 {{"direction", "down"}, {"method", "pull"}},
-                                 {{"direction", "up"}, {"method", "push"}}};
+  const MetricLabels labels[] = {{{"direction", "down"}, {"kind", "fetch"}},
+                                 {{"direction", "down"}, {"kind", "pull"}},
+                                 {{"direction", "up"}, {"kind", "push"}}};
   for (size_t i = 0; i < transfers_.size(); ++i) {
     transfers_[i] = {options.registry->GetCounter("causeway_worker_transfer_bytes_total",
                                                   "Payload exchanged with the coordinator", labels[i]),

@@ -49,8 +49,8 @@ TEST_F(WorkerMetricsTest, ShowsWhatIsReadAtExposition) {
   EXPECT_THAT(text, HasSubstr("causeway_worker_cache_bytes 11\n"));
   EXPECT_THAT(text, HasSubstr("causeway_worker_disk_free_bytes 12\n"));
   EXPECT_THAT(text, HasSubstr("causeway_worker_cache_limit_bytes 13\n"));
-  EXPECT_THAT(text, HasSubstr("causeway_worker_certificate_expiry_seconds 3540\n"));
-  EXPECT_THAT(text, HasSubstr("causeway_worker_heartbeat_age_seconds 60\n"));
+  EXPECT_THAT(text, HasSubstr("causeway_certificate_expiry_seconds 3540\n"));
+  EXPECT_THAT(text, HasSubstr("causeway_heartbeat_age_seconds 60\n"));
   EXPECT_THAT(text, HasSubstr("causeway_worker_phase{phase=\"training\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("causeway_worker_phase{phase=\"idle\"} 0\n"));
   EXPECT_THAT(text,
@@ -67,8 +67,8 @@ TEST_F(WorkerMetricsTest, CountsConnections) {
   const std::string text = registry_->Expose();
   EXPECT_THAT(text, HasSubstr("causeway_worker_connections_total 2\n"));
   EXPECT_THAT(text, HasSubstr("causeway_worker_connected 1\n"));
-  EXPECT_THAT(text, HasSubstr("causeway_worker_heartbeat_age_seconds 0\n"));
-  EXPECT_THAT(text, HasSubstr("causeway_worker_clock_offset_seconds 0.25\n"));
+  EXPECT_THAT(text, HasSubstr("causeway_heartbeat_age_seconds 0\n"));
+  EXPECT_THAT(text, HasSubstr("causeway_clock_offset_seconds 0.25\n"));
 }
 
 TEST_F(WorkerMetricsTest, CountsWork) {
@@ -89,8 +89,8 @@ TEST_F(WorkerMetricsTest, CountsWork) {
   EXPECT_THAT(text, HasSubstr("causeway_worker_round{job=\"a\"} 4\n"));
   EXPECT_THAT(text, HasSubstr("causeway_worker_evaluation_accuracy{job=\"a\"} 0.75\n"));
   EXPECT_THAT(text, HasSubstr("causeway_worker_contributions_total{job=\"a\",outcome=\"counted\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("causeway_worker_transfer_bytes_total{direction=\"up\",method=\"push\"} 100\n"));
-  EXPECT_THAT(text, HasSubstr("causeway_worker_transfer_seconds_total{direction=\"up\",method=\"push\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("causeway_worker_transfer_bytes_total{direction=\"up\",kind=\"push\"} 100\n"));
+  EXPECT_THAT(text, HasSubstr("causeway_worker_transfer_seconds_total{direction=\"up\",kind=\"push\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("causeway_worker_corrupt_chunks_total 3\n"));
   EXPECT_THAT(text, HasSubstr("causeway_worker_task_failures_total{task=\"train\"} 1\n"));
 

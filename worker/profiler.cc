@@ -20,6 +20,10 @@ namespace causeway::worker {
 namespace {
 
 constexpr int kWarmUps = 2;
+// Linux grants a quota of CPU time every 100 ms: a device with a quarter of a core computes for 25 ms and stands still for 75. Most single
+// steps would not see that; one measurement is therefore the mean of the steps of such a time.
+constexpr absl::Duration kWindow = absl::Milliseconds(100);
+constexpr int kMaxStepsInWindow = 1000;
 
 // Records of noise, each always the same.
 class MadeUpSource : public SampleSource {
@@ -82,29 +86,43 @@ absl::StatusOr<v1::DeviceProfile> Measure(const ProfileOptions& options, const v
   std::vector<int64_t> samples(std::max(measurements.back().batch_size, kEvaluationBatch));
   for (size_t i = 0; i < samples.size(); ++i) samples[i] = static_cast<int64_t>(i);
 
-  // One batch of every size that still fits. A rate of 0 costs the same and cannot diverge.
-  auto measure_each_once = [&](bool record) -> absl::Status {
-    for (size_t i = 0; i < measurements.size(); ++i) {
+  // The mean time of as many steps as fill a window.
+  auto mean_s = [&](auto step) -> absl::StatusOr<double> {
+    absl::Duration elapsed;
+    int steps = 0;
+    while (steps == 0 || (elapsed < kWindow && steps < kMaxStepsInWindow)) {
       if (stop.stop_requested()) return absl::CancelledError("stopped");
-      const auto step =
-          runner.Train(&loader, absl::MakeConstSpan(samples).first(measurements[i].batch_size), 0, 0, stop);
-      if (absl::IsResourceExhausted(step.status()) && i > 0) {
-        measurements.resize(i);
-        return absl::OkStatus();
-      }
-      RETURN_IF_ERROR(step.status(), absl::StrCat("batch of ", measurements[i].batch_size));
-      if (record) measurements[i].seconds.push_back(absl::ToDoubleSeconds(step->elapsed));
+      ASSIGN_OR_RETURN(const StepRunner::Result result, step());
+      elapsed += result.elapsed;
+      ++steps;
     }
-    return absl::OkStatus();
+    return absl::ToDoubleSeconds(elapsed) / steps;
   };
+  // A rate of 0 costs the same and cannot diverge.
+  auto train = [&](int64_t size) {
+    return runner.Train(&loader, absl::MakeConstSpan(samples).first(size), 0, 0, stop);
+  };
+  auto evaluate = [&] { return runner.Evaluate(&loader, absl::MakeConstSpan(samples).first(kEvaluationBatch), stop); };
+  for (int i = 0; i < kWarmUps; ++i) {
+    for (size_t m = 0; m < measurements.size(); ++m) {
+      const absl::Status status = train(measurements[m].batch_size).status();
+      if (absl::IsResourceExhausted(status) && m > 0) {
+        measurements.resize(m);
+        break;
+      }
+      RETURN_IF_ERROR(status, absl::StrCat("batch of ", measurements[m].batch_size));
+    }
+  }
   std::vector<double> evaluation_seconds;
   const absl::Time end = options.clock->Now() + absl::Seconds(task.seconds());
-  for (int i = 0; i < kWarmUps; ++i) RETURN_IF_ERROR(measure_each_once(/*record=*/false));
   for (int i = 0; i < kMinRepeats || options.clock->Now() < end; ++i) {
-    RETURN_IF_ERROR(measure_each_once(/*record=*/true));
-    ASSIGN_OR_RETURN(const StepRunner::Result evaluation,
-                     runner.Evaluate(&loader, absl::MakeConstSpan(samples).first(kEvaluationBatch), stop));
-    evaluation_seconds.push_back(absl::ToDoubleSeconds(evaluation.elapsed));
+    for (Measurement& measurement : measurements) {
+      ASSIGN_OR_RETURN(const double seconds, mean_s([&] { return train(measurement.batch_size); }),
+                       absl::StrCat("batch of ", measurement.batch_size));
+      measurement.seconds.push_back(seconds);
+    }
+    ASSIGN_OR_RETURN(const double seconds, mean_s(evaluate));
+    evaluation_seconds.push_back(seconds);
   }
 
   v1::DeviceProfile profile;

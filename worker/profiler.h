@@ -24,7 +24,8 @@ struct ProfileOptions {
 
 // Measures what a step takes at each of the task's batch sizes: the trainer's own step on made-up records, a few times
 // to warm up, then the sizes in turn, so that a change of load meets all of them, for at least `task.seconds` and at
-// least kMinRepeats times each; medians.
+// least kMinRepeats times each; medians. One time is the mean of the steps that 100 ms hold, so that a device that gets
+// its CPU time in slices (a quota) is measured with its pauses.
 // A size for which memory does not suffice, and those above it, are left out, as are those below the model's smallest
 // batch.
 // Blocks. Returns the profile without the figures of the link.

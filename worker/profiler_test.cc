@@ -25,12 +25,12 @@ class ProfilerTest : public ::testing::Test {
  protected:
   ProfilerTest() { MakeModel({}); }
 
-  // A device of 10 ms a batch and 1 ms a sample, whose every seventh batch takes a second longer.
+  // A device of 10 ms a batch and 1 ms a sample, whose every 37th batch takes a second longer.
   void MakeModel(FakeModel::Options options) {
     options.on_batch = [this](int64_t size) {
       batches_.push_back(size);
       clock_.Advance(absl::Milliseconds(10 + size));
-      if (++calls_ % 7 == 0) clock_.Advance(absl::Seconds(1));
+      if (++calls_ % 37 == 0) clock_.Advance(absl::Seconds(1));
     };
     model_ = std::make_unique<FakeModel>(options);
   }
@@ -80,14 +80,29 @@ TEST_F(ProfilerTest, KeepsMeasuringForTheTimeAskedForTheSizesInTurn) {
   EXPECT_LE(clock_.Now() - start, absl::Seconds(33));
   EXPECT_GT(profile->batch_times(0).repeats(), 10);
   EXPECT_EQ(profile->batch_times(0).repeats(), profile->batch_times(1).repeats());
-  ASSERT_GT(batches_.size(), 10u);
-  EXPECT_THAT(absl::MakeConstSpan(batches_).first(10), ElementsAre(8, 16, 8, 16, 8, 16, 128, 8, 16, 128));
+  // Twice to warm up, then each for 100 ms.
+  ASSERT_GT(batches_.size(), 17u);
+  EXPECT_THAT(absl::MakeConstSpan(batches_).first(17),
+              ElementsAre(8, 16, 8, 16, 8, 8, 8, 8, 8, 8, 16, 16, 16, 16, 128, 8, 8));
 }
 
 TEST_F(ProfilerTest, MeasuresAFewTimesHoweverSlow) {
   auto profile = Profile(Options(), Task({8}, 0), {});
   ASSERT_THAT(profile, IsOk());
   EXPECT_EQ(profile->batch_times(0).repeats(), kMinRepeats);
+}
+
+TEST_F(ProfilerTest, AQuotaOfCpuTimeIsMeasured) {
+  // 25 ms of every 100 ms: steps of 5 ms, every fifth with the pause of 75 ms before the next slice.
+  int steps = 0;
+  model_ = std::make_unique<FakeModel>(FakeModel::Options{.on_batch = [&](int64_t) {
+    clock_.Advance(absl::Milliseconds(5));
+    if (++steps % 5 == 0) clock_.Advance(absl::Milliseconds(75));
+  }});
+  auto profile = Profile(Options(), Task({8}, 30), {});
+  ASSERT_THAT(profile, IsOk());
+  EXPECT_NEAR(profile->batch_times(0).batch_time_s(), 0.020, 0.002);
+  EXPECT_NEAR(profile->eval_samples_per_s(), 128 / 0.020, 700);
 }
 
 TEST_F(ProfilerTest, AnEmulatedDeviceIsMeasuredAsSlow) {
