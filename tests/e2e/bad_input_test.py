@@ -106,7 +106,7 @@ class CoordinatorStartTest(unittest.TestCase):
             for pattern, bad, text, says in (("^heartbeat:", "hartbeat:", "hartbeat", "hartbeat: unknown key"),
                                              ("^lease:.*", "lease: [1, 2]", "lease:", "lease: "),
                                              ("^lease:.*", "lease: -3s", "lease:", "lease: "),
-                                             ("^threads: *\\d+", "threads: 100000", "threads:", 'threads: found "100000"; allowed'),
+                                             ("^spool_limit:.*", "spool_limit: lots", "spool_limit:", 'spool_limit: found "lots"; allowed'),
                                              ("^listen:.*", "listen: 127.0.0.1:99999", "listen: 127.0.0.1:99999", "listen: ")):
                 with open(config, "w") as f:
                     f.write(good)
