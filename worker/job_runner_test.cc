@@ -209,7 +209,7 @@ TEST_F(JobRunnerTest, MeasuresOnce) {
   assignment.mutable_profile()->set_seconds(0.01);
   ASSERT_THAT(Run(TaskKind::kProfile, assignment).status, IsOk());
   ASSERT_THAT(coordinator_.profiles(), SizeIs(1));
-  const v1::DeviceProfile& profile = coordinator_.profiles()[0].profile();
+  const v1::DeviceProfile profile = coordinator_.profiles()[0].profile();
   EXPECT_EQ(profile.batch_times_size(), 1);
   EXPECT_GT(profile.down_bytes_per_s(), 0);
   EXPECT_GT(profile.up_bytes_per_s(), 0);

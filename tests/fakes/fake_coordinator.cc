@@ -111,6 +111,8 @@ class FakeCoordinator::Sink : public dataplane::PushSink {
       coordinator_->pushes_.push_back(push_);
     }
     coordinator_->Changed();
+    MutexLock lock(&coordinator_->mu_);
+    while (coordinator_->hold_push_answers_) coordinator_->changed_.Wait(&coordinator_->mu_);
     return result;
   }
   void Abandon(const absl::Status& status) override {}
@@ -160,7 +162,7 @@ void FakeCoordinator::Restart() {
 
 void FakeCoordinator::FailCalls(const std::string& name, int count, const absl::Status& status) {
   MutexLock lock(&mu_);
-  failures_to_come_[name] = {count, status};
+  failures_to_come_[name] = {count, status.code(), std::string(status.message())};
 }
 
 void FakeCoordinator::Mute() {
@@ -209,6 +211,12 @@ v1::DatasetInfo FakeCoordinator::AddDataset(const std::vector<uint8_t>& records,
 void FakeCoordinator::SetPushOutcome(v1::PushResult::Outcome outcome) {
   MutexLock lock(&mu_);
   push_outcome_ = outcome;
+}
+
+void FakeCoordinator::HoldPushAnswers(bool hold) {
+  MutexLock lock(&mu_);
+  hold_push_answers_ = hold;
+  changed_.SignalAll();
 }
 
 std::vector<FakeCoordinator::Push> FakeCoordinator::pushes() const {
@@ -266,9 +274,9 @@ bool FakeCoordinator::Await(const std::function<bool()>& condition) const {
 absl::Status FakeCoordinator::TakeFailure(const std::string& name) {
   MutexLock lock(&mu_);
   auto it = failures_to_come_.find(name);
-  if (it == failures_to_come_.end() || it->second.first == 0) return absl::OkStatus();
-  --it->second.first;
-  return it->second.second;
+  if (it == failures_to_come_.end() || it->second.count == 0) return absl::OkStatus();
+  --it->second.count;
+  return absl::Status(it->second.code, it->second.message);
 }
 
 template <typename Request>

@@ -44,6 +44,8 @@ class FakeCoordinator : public worker::CoordinatorClient, public dataplane::Link
                              int64_t records_per_chunk);
   // The answer to pushes from now on; COUNTED by default. Counted initial models become version 0.
   void SetPushOutcome(v1::PushResult::Outcome outcome);
+  // Whether pushes are taken but not answered; those under way are answered once this is lifted, before the end of the test.
+  void HoldPushAnswers(bool hold);
 
   // ---- What was told
   struct Push {
@@ -103,10 +105,17 @@ class FakeCoordinator : public worker::CoordinatorClient, public dataplane::Link
   uint32_t protocol_major_ ABSL_GUARDED_BY(mu_);
   bool mute_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<StreamState> stream_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, std::pair<int, absl::Status>> failures_to_come_ ABSL_GUARDED_BY(mu_);
+  struct FailureToCome {
+    int count = 0;
+    // Each call gets a status of its own: the thread sanitizer does not see the reference counts of shared ones.
+    absl::StatusCode code = absl::StatusCode::kOk;
+    std::string message;
+  };
+  std::map<std::string, FailureToCome> failures_to_come_ ABSL_GUARDED_BY(mu_);
   std::map<int64_t, Model> served_models_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::vector<uint8_t>> chunks_ ABSL_GUARDED_BY(mu_);
   v1::PushResult::Outcome push_outcome_ ABSL_GUARDED_BY(mu_) = v1::PushResult::OUTCOME_COUNTED;
+  bool hold_push_answers_ ABSL_GUARDED_BY(mu_) = false;
   int64_t served_chunks_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<Push> pushes_ ABSL_GUARDED_BY(mu_);
   std::vector<v1::RegisterRequest> registrations_ ABSL_GUARDED_BY(mu_);
