@@ -164,9 +164,13 @@ class DataTest(unittest.TestCase):
             def label_beyond_the_classes():
                 write_idx(labels, (400,), classes[:399] + b"\x0a")
 
-            for damage, name, says in ((truncated, "train-images", "truncated"), (corrupt, "train-images", ""), (truncated_gzip, "train-images", ""),
-                                       (unreadable, "train-images", ""), (lambda: os.remove(images), "train-images", ""),
-                                       (no_idx, "train-images", ""), (fewer_labels, "train-labels", "399 labels, expected 400"),
+            for damage, name, says in ((truncated, "train-images", "truncated: its header says [400, 28, 28], but it holds at most"),
+                                       (corrupt, "train-images", "corrupt gzip: "),
+                                       (truncated_gzip, "train-images", "truncated gzip: it ends within the compressed data, after "),
+                                       (unreadable, "train-images", "directory"),
+                                       (lambda: os.remove(images), "train-images", "No such file"),
+                                       (no_idx, "train-images", "it starts with 50352032, expected 00000803"),
+                                       (fewer_labels, "train-labels", "399 labels, expected 400"),
                                        (label_beyond_the_classes, "data", "label 10 found, but model.classes is 10")):
                 shutil.rmtree(images) if os.path.isdir(images) else None
                 write_idx(images, (400, 28, 28), pixels)
