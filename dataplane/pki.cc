@@ -89,6 +89,28 @@ absl::StatusOr<Certificate> ParsePem(absl::string_view pem) {
   return certificate;
 }
 
+bool IsP256(const EVP_PKEY* key) {
+  char group[64] = "";
+  return EVP_PKEY_get_group_name(key, group, sizeof(group), nullptr) == 1 &&
+         absl::string_view(group) == SN_X9_62_prime256v1;
+}
+
+// A request of a key of our kind, with its proof of possession checked.
+absl::StatusOr<Request> ParseCsr(absl::string_view pem) {
+  if (pem.size() > kMaxPemBytes) return absl::InvalidArgumentError("the certificate request is too long");
+  Request request(PEM_read_bio_X509_REQ(ReadBio(pem).get(), nullptr, NoPassPhrase, nullptr));
+  if (request == nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("not a certificate request in PEM: ", LastError()));
+  EVP_PKEY* public_key = X509_REQ_get0_pubkey(request.get());
+  if (public_key == nullptr || !IsP256(public_key))
+    return absl::InvalidArgumentError("the request's key is no EC key on P-256");
+  if (X509_REQ_verify(request.get(), public_key) != 1) {
+    ERR_clear_error();
+    return absl::InvalidArgumentError("the request is not signed by its key");
+  }
+  return request;
+}
+
 absl::StatusOr<std::string> ToPem(X509* certificate) {
   Bio bio(BIO_new(BIO_s_mem()));
   if (PEM_write_bio_X509(bio.get(), certificate) != 1) return Failed("write a certificate");
@@ -102,12 +124,6 @@ absl::StatusOr<std::string> Pin(X509* certificate) {
   std::string pin = absl::StrCat(kPinPrefix, ToHex(Sha256Of(absl::MakeConstSpan(der, size))));
   OPENSSL_free(der);
   return pin;
-}
-
-bool IsP256(const EVP_PKEY* key) {
-  char group[64] = "";
-  return EVP_PKEY_get_group_name(key, group, sizeof(group), nullptr) == 1 &&
-         absl::string_view(group) == SN_X9_62_prime256v1;
 }
 
 absl::Status AddExtension(X509* certificate, X509V3_CTX* context, int nid, const std::string& value) {
@@ -305,17 +321,7 @@ absl::StatusOr<std::string> CreateCsr(absl::string_view key_pem) {
 
 absl::StatusOr<std::string> SignCsr(absl::string_view csr_pem, absl::string_view ca_pem, absl::string_view ca_key_pem,
                                     const LeafOptions& options) {
-  if (csr_pem.size() > kMaxPemBytes) return absl::InvalidArgumentError("the certificate request is too long");
-  Request request(PEM_read_bio_X509_REQ(ReadBio(csr_pem).get(), nullptr, NoPassPhrase, nullptr));
-  if (request == nullptr)
-    return absl::InvalidArgumentError(absl::StrCat("not a certificate request in PEM: ", LastError()));
-  EVP_PKEY* public_key = X509_REQ_get0_pubkey(request.get());
-  if (public_key == nullptr || !IsP256(public_key))
-    return absl::InvalidArgumentError("the request's key is no EC key on P-256");
-  if (X509_REQ_verify(request.get(), public_key) != 1) {
-    ERR_clear_error();
-    return absl::InvalidArgumentError("the request is not signed by its key");
-  }
+  ASSIGN_OR_RETURN(Request request, ParseCsr(csr_pem));
   RETURN_IF_ERROR(CheckKeyMatches(ca_pem, ca_key_pem), "the CA");
   ASSIGN_OR_RETURN(Certificate ca, ParsePem(ca_pem), "the CA");
   ASSIGN_OR_RETURN(Key ca_key, ParseKey(ca_key_pem), "the CA");
@@ -324,7 +330,8 @@ absl::StatusOr<std::string> SignCsr(absl::string_view csr_pem, absl::string_view
   const bool server = options.identity.role == PeerIdentity::Role::kCoordinator;
   ASSIGN_OR_RETURN(std::string names, SubjectAlternativeNames(options));
   ASSIGN_OR_RETURN(Certificate certificate,
-                   StartCertificate(public_key, server ? "coordinator" : options.identity.name, options.validity));
+                   StartCertificate(X509_REQ_get0_pubkey(request.get()), server ? "coordinator" : options.identity.name,
+                                    options.validity));
   X509V3_CTX context;
   X509V3_set_ctx(&context, ca.get(), certificate.get(), nullptr, nullptr, 0);
   RETURN_IF_ERROR(AddExtension(certificate.get(), &context, NID_basic_constraints, "critical,CA:FALSE"));
@@ -335,6 +342,16 @@ absl::StatusOr<std::string> SignCsr(absl::string_view csr_pem, absl::string_view
   RETURN_IF_ERROR(AddExtension(certificate.get(), &context, NID_subject_alt_name, names));
   RETURN_IF_ERROR(Sign(certificate.get(), ca.get(), ca_key.get()));
   return ToPem(certificate.get());
+}
+
+absl::StatusOr<std::string> CsrKeySha256(absl::string_view csr_pem) {
+  ASSIGN_OR_RETURN(Request request, ParseCsr(csr_pem));
+  unsigned char* der = nullptr;
+  const int size = i2d_PUBKEY(X509_REQ_get0_pubkey(request.get()), &der);
+  if (size < 0) return Failed("encode a public key");
+  std::string sha256 = Sha256Of(absl::MakeConstSpan(der, size));
+  OPENSSL_free(der);
+  return sha256;
 }
 
 std::string IdentityUri(const PeerIdentity& identity) {

@@ -45,6 +45,10 @@ struct LeafOptions {
 absl::StatusOr<std::string> SignCsr(absl::string_view csr_pem, absl::string_view ca_pem, absl::string_view ca_key_pem,
                                     const LeafOptions& options);
 
+// SHA-256 of a request's public key (SubjectPublicKeyInfo, DER), 32 raw bytes: tells whether two requests are of one key.
+// Errors: InvalidArgument (the request or its proof, another key than P-256).
+absl::StatusOr<std::string> CsrKeySha256(absl::string_view csr_pem);
+
 // The URI of an identity, and back. Errors of the latter: InvalidArgument (no such form, a bad name).
 std::string IdentityUri(const PeerIdentity& identity);
 absl::StatusOr<PeerIdentity> ParseIdentityUri(absl::string_view uri);

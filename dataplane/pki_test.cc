@@ -117,6 +117,7 @@ TEST_F(PkiTest, BadRequestsAreNotSigned) {
   const long size = BIO_get_mem_data(bio.get(), &data);
   EXPECT_THAT(SignCsr(std::string(data, size), ca_.pem, ca_.key, options),
               StatusIs(kInvalid, HasSubstr("not signed by its key")));
+  EXPECT_THAT(CsrKeySha256(std::string(data, size)), StatusIs(kInvalid, HasSubstr("not signed by its key")));
   X509_REQ_free(request);
   EVP_PKEY_free(own);
 
@@ -132,6 +133,16 @@ TEST_F(PkiTest, BadRequestsAreNotSigned) {
   X509_REQ_free(request);
   EVP_PKEY_free(p384);
   EVP_PKEY_free(other);
+}
+
+TEST_F(PkiTest, RequestsAreToldApartByTheirKey) {
+  const std::string again = *CreateCsr(key_);
+  ASSERT_NE(again, csr_);  // The signature is random.
+  ASSERT_THAT(CsrKeySha256(csr_), IsOk());
+  EXPECT_EQ(CsrKeySha256(csr_)->size(), kSha256Bytes);
+  EXPECT_EQ(*CsrKeySha256(again), *CsrKeySha256(csr_));
+  EXPECT_NE(*CsrKeySha256(*CreateCsr(ca_.key)), *CsrKeySha256(csr_));
+  EXPECT_THAT(CsrKeySha256("nonsense"), StatusIs(kInvalid));
 }
 
 TEST_F(PkiTest, CertificatesWithoutIdentityAreRefused) {
