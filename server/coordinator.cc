@@ -75,6 +75,27 @@ absl::StatusOr<Message> ParseStored(const std::string& bytes, absl::string_view 
   return message;
 }
 
+WorkerRow WorkerRowOf(const Worker& worker) {
+  return {.name = worker.name.value(),
+          .site = worker.site.value(),
+          .serial = worker.certificate_serial,
+          .cert_expires_ms = absl::ToUnixMillis(worker.certificate_expires),
+          .removed = worker.removed,
+          .incarnation = worker.incarnation.value(),
+          .key_sha256 = worker.key_sha256};
+}
+
+TokenRow TokenRowOf(const Token& token) {
+  return {.id = token.id,
+          .site = token.site.value(),
+          .sha256 = token.secret_hash,
+          .uses = token.uses,
+          .uses_left = token.uses_left,
+          .expires_ms = absl::ToUnixMillis(token.expires),
+          .revoked = token.revoked,
+          .request_id = token.request_id};
+}
+
 }  // namespace
 
 Coordinator::Coordinator(Options options)
@@ -130,7 +151,8 @@ absl::Status Coordinator::Recover() {
                               .uses = static_cast<int32_t>(row.uses),
                               .uses_left = static_cast<int32_t>(row.uses_left),
                               .expires = absl::FromUnixMillis(row.expires_ms),
-                              .revoked = row.revoked});
+                              .revoked = row.revoked,
+                              .request_id = row.request_id});
   }
   ASSIGN_OR_RETURN(const std::vector<WorkerRow> workers, journal_->LoadWorkers());
   for (const WorkerRow& row : workers) {
@@ -138,7 +160,8 @@ absl::Status Coordinator::Recover() {
                   .site = SiteId(row.site),
                   .certificate_serial = row.serial,
                   .certificate_expires = absl::FromUnixMillis(row.cert_expires_ms),
-                  .removed = row.removed};
+                  .removed = row.removed,
+                  .key_sha256 = row.key_sha256};
     worker.incarnation = Incarnation(row.incarnation);
     membership_.Restore(worker);
   }
@@ -557,24 +580,9 @@ absl::Status Coordinator::Authorize(const dataplane::PeerIdentity& peer, absl::s
 
 // ---- Workers
 
-absl::Status Coordinator::PutWorker(const Worker& worker) {
-  return journal_->PutWorker({.name = worker.name.value(),
-                              .site = worker.site.value(),
-                              .serial = worker.certificate_serial,
-                              .cert_expires_ms = absl::ToUnixMillis(worker.certificate_expires),
-                              .removed = worker.removed,
-                              .incarnation = worker.incarnation.value()});
-}
+absl::Status Coordinator::PutWorker(const Worker& worker) { return journal_->PutWorker(WorkerRowOf(worker)); }
 
-absl::Status Coordinator::PutToken(const Token& token) {
-  return journal_->PutToken({.id = token.id,
-                             .site = token.site.value(),
-                             .sha256 = token.secret_hash,
-                             .uses = token.uses,
-                             .uses_left = token.uses_left,
-                             .expires_ms = absl::ToUnixMillis(token.expires),
-                             .revoked = token.revoked});
-}
+absl::Status Coordinator::PutToken(const Token& token) { return journal_->PutToken(TokenRowOf(token)); }
 
 absl::StatusOr<v1::JoinResponse> Coordinator::Join(const v1::JoinRequest& request) {
   RETURN_IF_ERROR(dataplane::CheckCompatible(request.version(), "the worker"));
@@ -583,7 +591,8 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(const v1::JoinRequest& reques
   // The certificate is made first, so that a bad request does not use the token up. Membership admits a copy until all is stored.
   Membership trial = membership_;
   ASSIGN_OR_RETURN(const Worker worker,
-                   trial.Join(token.id, HashTokenSecret(token.secret), request.worker_name(), wall_now));
+  ASSIGN_OR_RETURN(const std::string key_sha256, dataplane::CsrKeySha256(request.csr_pem()));
+                   trial.Join(token.id, HashTokenSecret(token.secret), request.worker_name(), key_sha256, wall_now));
   const absl::Time expires = wall_now + options_.certificate_lifetime;
   dataplane::LeafOptions leaf;
   leaf.identity.role = dataplane::PeerIdentity::Role::kWorker;
@@ -594,21 +603,14 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(const v1::JoinRequest& reques
                    dataplane::SignCsr(request.csr_pem(), options_.ca_pem, options_.ca_key_pem, leaf));
   ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, dataplane::ParseCertificate(certificate));
   trial.SetCertificate(worker.name, identity.serial, expires);
-  const Token& used = trial.tokens().at(token.id);
-  RETURN_IF_ERROR(journal_->AdmitWorker({.name = worker.name.value(),
-                                         .site = worker.site.value(),
-                                         .serial = identity.serial,
-                                         .cert_expires_ms = absl::ToUnixMillis(expires)},
-                                        {.id = used.id,
-                                         .site = used.site.value(),
-                                         .sha256 = used.secret_hash,
-                                         .uses = used.uses,
-                                         .uses_left = used.uses_left,
-                                         .expires_ms = absl::ToUnixMillis(used.expires),
-                                         .revoked = used.revoked}));
+  RETURN_IF_ERROR(
+      journal_->AdmitWorker(WorkerRowOf(*trial.Find(worker.name)), TokenRowOf(trial.tokens().at(token.id))));
+  const bool repeated = membership_.Find(worker.name) != nullptr;
   membership_ = std::move(trial);
   UpdateRoster();
-  log::Info("worker joined", {{"worker", worker.name.value()}, {"site", worker.site.value()}, {"token", token.id}});
+  log::Info(
+      "worker joined",
+      {{"worker", worker.name.value()}, {"site", worker.site.value()}, {"token", token.id}, {"repeated", repeated}});
   v1::JoinResponse response;
   response.set_site(worker.site.value());
   response.set_worker(worker.name.value());
@@ -1007,11 +1009,15 @@ absl::StatusOr<v1::AddSiteResponse> Coordinator::AddSite(const v1::AddSiteReques
   }
   Membership trial = membership_;
   ASSIGN_OR_RETURN(const bool is_new, trial.AddSite(SiteId(request.site())));
-  const JoinToken token = NewJoinToken();
+  JoinToken token = NewJoinToken();
+  // The secret that the earlier call made is stored nowhere, so that it cannot be told again: a new one takes its place.
+  const Token* earlier = trial.FindToken(SiteId(request.site()), request.request_id());
+  if (earlier != nullptr) token.id = earlier->id;
   Token stored{.id = token.id,
                .site = SiteId(request.site()),
                .secret_hash = HashTokenSecret(token.secret),
-               .uses = request.token_uses() == 0 ? kDefaultTokenUses : request.token_uses()};
+               .uses = request.token_uses() == 0 ? kDefaultTokenUses : request.token_uses(),
+               .request_id = request.request_id()};
   stored.uses_left = stored.uses;
   stored.expires = options_.clock->WallNow() + lifetime;
   trial.AddToken(stored);

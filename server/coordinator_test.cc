@@ -290,6 +290,67 @@ TEST_F(CoordinatorTest, TokensAdmitOnlyWhomTheyShould) {
   EXPECT_THAT(JoinOnly(third, "w1"), bad("expired"));
 }
 
+TEST_F(CoordinatorTest, AJoinWhoseAnswerWasLostIsRepeated) {
+  const std::string token = AddSite("lab", 1);
+  const std::string key = *dataplane::GenerateKeyPem();
+  ASSERT_OK_AND_ASSIGN(const auto lost, JoinWithKey(token, "w0", key));
+  const auto identity = [](const v1::JoinResponse& joined) {
+    return *dataplane::ParseCertificate(joined.certificate_pem());
+  };
+  ASSERT_OK_AND_ASSIGN(const auto again, JoinWithKey(token, "w0", key));
+  EXPECT_EQ(again.worker(), "w0");
+  EXPECT_EQ(again.site(), "lab");
+  EXPECT_OK(dataplane::CheckKeyMatches(again.certificate_pem(), key));
+  EXPECT_OK(coordinator_->Authorize(identity(again), kHeartbeat));
+  EXPECT_THAT(coordinator_->Authorize(identity(lost), kHeartbeat), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(JoinOnly(token, "w0"), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("used up")));
+
+  // Also by a coordinator, and of a worker, that were there before.
+  ScriptedWorker& worker = workers_["w0"];
+  worker.peer = identity(again);
+  worker.incarnation = 5;
+  ASSERT_OK(Register(worker));
+  workers_.clear();
+  Kill();
+  Start();
+  ASSERT_OK_AND_ASSIGN(const auto later, JoinWithKey(token, "", key));
+  EXPECT_EQ(later.worker(), "w0");
+  Kill();
+  Start();
+  EXPECT_OK(coordinator_->Authorize(identity(later), kHeartbeat));
+  EXPECT_THAT(coordinator_->Authorize(identity(again), kHeartbeat), StatusIs(absl::StatusCode::kPermissionDenied));
+  ScriptedWorker& stale = workers_["w0"];
+  stale.peer = identity(later);
+  stale.incarnation = 4;
+  EXPECT_THAT(Register(stale), StatusIs(absl::StatusCode::kAborted));
+  workers_.clear();
+}
+
+TEST_F(CoordinatorTest, AddingASiteAgainLeavesOneTokenPerRequest) {
+  const std::string lost = AddSite("lab", 2, "r1");
+  const std::string other = AddSite("lab", 2, "r2");
+  ASSERT_OK(JoinOnly(lost, "w0"));
+  Kill();
+  Start();
+  const std::string token = AddSite("lab", 2, "r1");
+  EXPECT_NE(token, lost);
+  const v1::ListTokensResponse tokens = On([&] { return coordinator_->ListTokens(); });
+  ASSERT_EQ(tokens.tokens_size(), 2);
+  for (const v1::TokenStatus& status : tokens.tokens()) EXPECT_EQ(status.uses_left(), 2);
+  EXPECT_THAT(JoinOnly(lost, "w1"), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("unknown")));
+  EXPECT_OK(JoinOnly(token, "w1"));
+  EXPECT_OK(JoinOnly(other, "w2"));
+  Kill();
+  Start();
+  EXPECT_THAT(JoinOnly(lost, "w3"), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("unknown")));
+  EXPECT_OK(JoinOnly(token, "w3"));
+  // Without an id, and for another site, it is another request.
+  AddSite("lab");
+  AddSite("lab");
+  AddSite("office", 0, "r1");
+  EXPECT_EQ(On([&] { return coordinator_->ListTokens(); }).tokens_size(), 5);
+}
+
 TEST_F(CoordinatorTest, ARemovedWorkerIsRefusedEverywhere) {
   Fleet(3);
   ASSERT_OK(Submit(Yaml("job")));

@@ -148,20 +148,25 @@ class CoordinatorTest : public ::testing::Test {
     Drain();
   }
 
-  std::string AddSite(const std::string& site, int uses = 0) {
+  std::string AddSite(const std::string& site, int uses = 0, const std::string& request_id = "") {
     v1::AddSiteRequest request;
     request.set_site(site);
     request.set_token_uses(uses);
+    request.set_request_id(request_id);
     auto response = On([&] { return coordinator_->AddSite(request); });
     EXPECT_OK(response);
     return response.ok() ? response->token() : "";
   }
   absl::StatusOr<v1::JoinResponse> JoinOnly(const std::string& token, const std::string& name) {
+    return JoinWithKey(token, name, *dataplane::GenerateKeyPem());
+  }
+  absl::StatusOr<v1::JoinResponse> JoinWithKey(const std::string& token, const std::string& name,
+                                               const std::string& key_pem) {
     v1::JoinRequest request;
     *request.mutable_version() = dataplane::OurVersion();
     request.set_token(token);
     request.set_worker_name(name);
-    request.set_csr_pem(*dataplane::CreateCsr(*dataplane::GenerateKeyPem()));
+    request.set_csr_pem(*dataplane::CreateCsr(key_pem));
     return On([&] { return coordinator_->Join(request); });
   }
   ScriptedWorker& Join(const std::string& token, const std::string& name) {

@@ -21,10 +21,11 @@ INSERT INTO meta VALUES ('schema_version', 1), ('incarnation', 0);
 CREATE TABLE sites (name TEXT PRIMARY KEY, generation INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE tokens (
   id TEXT PRIMARY KEY, site TEXT NOT NULL REFERENCES sites ON DELETE CASCADE, sha256 BLOB NOT NULL, uses INTEGER NOT NULL,
-  uses_left INTEGER NOT NULL, expires_ms INTEGER NOT NULL, revoked INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+  uses_left INTEGER NOT NULL, expires_ms INTEGER NOT NULL, revoked INTEGER NOT NULL, request_id TEXT) STRICT, WITHOUT ROWID;
 CREATE TABLE workers (
   name TEXT PRIMARY KEY, site TEXT NOT NULL REFERENCES sites ON DELETE CASCADE, serial TEXT NOT NULL,
-  cert_expires_ms INTEGER NOT NULL, removed INTEGER NOT NULL, incarnation INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+  cert_expires_ms INTEGER NOT NULL, removed INTEGER NOT NULL, incarnation INTEGER NOT NULL,
+  key_sha256 BLOB NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE jobs (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, request_id TEXT UNIQUE, yaml TEXT NOT NULL, spec BLOB NOT NULL,
   state INTEGER NOT NULL, reason TEXT NOT NULL, submitted_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL,
@@ -231,14 +232,14 @@ absl::Status PrepareSchema(sqlite3* db) {
 }
 
 absl::Status PutTokenRow(sqlite3* db, const TokenRow& row) {
-  return Run(db, "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)", "write a token", row.id, row.site,
-             Blob{row.sha256}, row.uses, row.uses_left, row.expires_ms, row.revoked)
+  return Run(db, "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)", "write a token", row.id, row.site,
+             Blob{row.sha256}, row.uses, row.uses_left, row.expires_ms, row.revoked, OptionalText{row.request_id})
       .status();
 }
 
 absl::Status PutWorkerRow(sqlite3* db, const WorkerRow& row) {
-  return Run(db, "INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?, ?)", "write a worker", row.name, row.site,
-             row.serial, row.cert_expires_ms, row.removed, row.incarnation)
+  return Run(db, "INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?, ?, ?)", "write a worker", row.name, row.site,
+             row.serial, row.cert_expires_ms, row.removed, row.incarnation, Blob{row.key_sha256})
       .status();
 }
 
@@ -315,11 +316,12 @@ absl::Status Journal::PutToken(const TokenRow& row) {
 
 absl::StatusOr<std::vector<TokenRow>> Journal::LoadTokens() {
   MutexLock lock(&mu_);
-  return Select<TokenRow>(db_, "SELECT id, site, sha256, uses, uses_left, expires_ms, revoked FROM tokens ORDER BY id",
-                          "read the tokens", [](Statement* s, TokenRow* row) {
-                            s->Read(row->id, row->site, row->sha256, row->uses, row->uses_left, row->expires_ms,
-                                    row->revoked);
-                          });
+  return Select<TokenRow>(
+      db_, "SELECT id, site, sha256, uses, uses_left, expires_ms, revoked, request_id FROM tokens ORDER BY id",
+      "read the tokens", [](Statement* s, TokenRow* row) {
+        s->Read(row->id, row->site, row->sha256, row->uses, row->uses_left, row->expires_ms, row->revoked,
+                row->request_id);
+      });
 }
 
 absl::Status Journal::PutWorker(const WorkerRow& row) {
@@ -338,9 +340,10 @@ absl::Status Journal::AdmitWorker(const WorkerRow& worker, const TokenRow& token
 absl::StatusOr<std::vector<WorkerRow>> Journal::LoadWorkers() {
   MutexLock lock(&mu_);
   return Select<WorkerRow>(
-      db_, "SELECT name, site, serial, cert_expires_ms, removed, incarnation FROM workers ORDER BY name",
+      db_, "SELECT name, site, serial, cert_expires_ms, removed, incarnation, key_sha256 FROM workers ORDER BY name",
       "read the workers", [](Statement* s, WorkerRow* row) {
-        s->Read(row->name, row->site, row->serial, row->cert_expires_ms, row->removed, row->incarnation);
+        s->Read(row->name, row->site, row->serial, row->cert_expires_ms, row->removed, row->incarnation,
+                row->key_sha256);
       });
 }
 

@@ -30,6 +30,7 @@ struct TokenRow {
   int64_t uses_left = 0;
   int64_t expires_ms = 0;
   bool revoked = false;
+  std::string request_id;  // Of the call that made it.
 };
 
 struct WorkerRow {
@@ -39,6 +40,7 @@ struct WorkerRow {
   int64_t cert_expires_ms = 0;
   bool removed = false;
   int64_t incarnation = 0;
+  std::string key_sha256;  // Of the public key that it joined with, 32 raw bytes.
 };
 
 struct JobRow {

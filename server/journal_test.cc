@@ -72,8 +72,8 @@ TEST_F(JournalTest, SitesTokensAndWorkers) {
   ASSERT_OK(journal_->PutSite({"b", 1}));
   ASSERT_OK(journal_->PutSite({"a", 1}));
   ASSERT_OK(journal_->PutToken({"t1", "a", kBytes, 16, 16, 1'700'000'000'000, false}));
-  ASSERT_OK(journal_->AdmitWorker({"a-1", "a", "0abc", 1'800'000'000'000, false, 7},
-                                  {"t1", "a", kBytes, 16, 15, 1'700'000'000'000, true}));
+  ASSERT_OK(journal_->AdmitWorker({"a-1", "a", "0abc", 1'800'000'000'000, false, 7, kBytes},
+                                  {"t1", "a", kBytes, 16, 15, 1'700'000'000'000, true, "r1"}));
   ASSERT_OK(journal_->PutWorker({"b-1", "b", "0def", 5, true, 0}));
   ASSERT_OK(journal_->PutSite({"a", 2}));  // Must not take its workers along.
   Reopen();
@@ -90,6 +90,7 @@ TEST_F(JournalTest, SitesTokensAndWorkers) {
   EXPECT_EQ(tokens[0].uses_left, 15);
   EXPECT_EQ(tokens[0].expires_ms, 1'700'000'000'000);
   EXPECT_TRUE(tokens[0].revoked);
+  EXPECT_EQ(tokens[0].request_id, "r1");
   ASSERT_OK_AND_ASSIGN(std::vector<WorkerRow> workers, journal_->LoadWorkers());
   ASSERT_THAT(workers, SizeIs(2));
   EXPECT_EQ(workers[0].name, "a-1");
@@ -98,6 +99,7 @@ TEST_F(JournalTest, SitesTokensAndWorkers) {
   EXPECT_EQ(workers[0].cert_expires_ms, 1'800'000'000'000);
   EXPECT_FALSE(workers[0].removed);
   EXPECT_EQ(workers[0].incarnation, 7);
+  EXPECT_EQ(workers[0].key_sha256, kBytes);
   EXPECT_TRUE(workers[1].removed);
 
   ASSERT_OK(journal_->RemoveSite("a"));

@@ -32,8 +32,16 @@ absl::Status Membership::RevokeToken(const std::string& id) {
   return absl::OkStatus();
 }
 
+const Token* Membership::FindToken(const SiteId& site, absl::string_view request_id) const {
+  if (request_id.empty()) return nullptr;
+  for (const auto& [id, token] : tokens_) {
+    if (token.site == site && token.request_id == request_id) return &token;
+  }
+  return nullptr;
+}
+
 absl::StatusOr<Worker> Membership::Join(const std::string& token_id, absl::string_view secret_hash,
-                                        const std::string& name, absl::Time wall_now) {
+                                        const std::string& name, absl::string_view key_sha256, absl::Time wall_now) {
   auto it = tokens_.find(token_id);
   // One message for both, so that nobody learns which tokens exist.
   if (it == tokens_.end() || !SameHash(it->second.secret_hash, secret_hash)) {
@@ -45,11 +53,18 @@ absl::StatusOr<Worker> Membership::Join(const std::string& token_id, absl::strin
     return absl::PermissionDeniedError(
         absl::StrCat("join token ", token_id, " expired at ", absl::FormatTime(token.expires, absl::UTCTimeZone())));
   }
+  for (const auto& [id, worker] : workers_) {
+    if (worker.site == token.site && !worker.removed && worker.key_sha256 == key_sha256 &&
+        (name.empty() || id.value() == name)) {
+      return worker;
+    }
+  }
   if (token.uses_left <= 0) {
     return absl::PermissionDeniedError(absl::StrCat("join token ", token_id, " is used up (", token.uses, " uses)"));
   }
   Worker worker;
   worker.site = token.site;
+  worker.key_sha256 = std::string(key_sha256);
   if (name.empty()) {
     for (int n = 1; worker.name.value().empty() || workers_.contains(worker.name); ++n) {
       worker.name = WorkerId(absl::StrCat(token.site.value(), "-", n));

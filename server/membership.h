@@ -23,6 +23,7 @@ struct Token {
   int32_t uses_left = 0;
   absl::Time expires;  // wall
   bool revoked = false;
+  std::string request_id;  // Of the call that made it; empty: none.
 };
 
 struct Site {
@@ -36,6 +37,7 @@ struct Worker {
   std::string certificate_serial;
   absl::Time certificate_expires;  // wall
   bool removed = false;
+  std::string key_sha256;  // Of the public key that it joined with, 32 raw bytes.
 
   // Of the current connection.
   bool live = false;
@@ -75,12 +77,17 @@ class Membership {
   void AddToken(const Token& token) { tokens_[token.id] = token; }
   absl::Status RevokeToken(const std::string& id);  // NotFound
 
-  // Uses the token once and admits a worker under `name` (empty: SITE-1, SITE-2, ...).
+  // The token that such a call made for the site before; null if there is none, or the id is empty.
+  const Token* FindToken(const SiteId& site, absl::string_view request_id) const;
+
+  // Uses the token once and admits a worker with this key under `name` (empty: SITE-1, SITE-2, ...). A repetition, for
+  // whoever has lost the answer, is told by its key: the site's worker of that key and, if one is given, that name is
+  // returned again. It takes no use and so needs none to be left.
   // Errors: PermissionDenied (token unknown, wrong secret, revoked, expired or used up; the message says which),
   // AlreadyExists (the name is taken, by a removed worker too), InvalidArgument (name).
   absl::StatusOr<Worker> Join(const std::string& token_id, absl::string_view secret_hash, const std::string& name,
-                              absl::Time wall_now);
-  // The certificate that was made for a worker that has just joined.
+                              absl::string_view key_sha256, absl::Time wall_now);
+  // The certificate that was made for a worker that has just joined; an earlier one of its counts no more.
   void SetCertificate(const WorkerId& name, const std::string& serial, absl::Time expires);
 
   // Whether this certificate still counts. Errors: PermissionDenied (unknown or removed worker, replaced certificate).

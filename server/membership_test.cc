@@ -37,7 +37,11 @@ class MembershipTest : public ::testing::Test {
   }
   absl::StatusOr<Worker> Join(const std::string& name, const std::string& token = "t1",
                               absl::string_view secret = kSecret) {
-    return fleet_.Join(token, HashTokenSecret(secret), name, kWall);
+    return JoinWithKey(absl::StrCat("key ", ++keys_), name, token, secret);
+  }
+  absl::StatusOr<Worker> JoinWithKey(const std::string& key, const std::string& name, const std::string& token = "t1",
+                                     absl::string_view secret = kSecret) {
+    return fleet_.Join(token, HashTokenSecret(secret), name, key, kWall);
   }
   // Joined, registered, its heartbeat stream open.
   WorkerId Live(const std::string& name, int64_t incarnation = 1) {
@@ -69,6 +73,7 @@ class MembershipTest : public ::testing::Test {
 
   Membership fleet_{Membership::Options{.lease = absl::Seconds(10), .broken_stream_grace = absl::Seconds(1)}};
   absl::Time now_ = kStart;
+  int keys_ = 0;  // Made so far.
 };
 
 TEST_F(MembershipTest, JoinTakesOneUse) {
@@ -102,8 +107,8 @@ TEST_F(MembershipTest, TokensThatDoNotAdmit) {
   EXPECT_THAT(fleet_.RevokeToken("t9"), StatusIs(absl::StatusCode::kNotFound));
 
   const absl::Time expires = fleet_.tokens().at("t1").expires;
-  EXPECT_THAT(fleet_.Join("t1", HashTokenSecret(kSecret), "a4", expires), denied("expired"));
-  EXPECT_OK(fleet_.Join("t1", HashTokenSecret(kSecret), "a4", expires - absl::Seconds(1)));
+  EXPECT_THAT(fleet_.Join("t1", HashTokenSecret(kSecret), "a4", "k", expires), denied("expired"));
+  EXPECT_OK(fleet_.Join("t1", HashTokenSecret(kSecret), "a4", "k", expires - absl::Seconds(1)));
   EXPECT_EQ(fleet_.tokens().at("t1").uses_left, 4);
 }
 
@@ -117,6 +122,63 @@ TEST_F(MembershipTest, NamesAreTakenOnceAndForGood) {
   EXPECT_EQ(fleet_.tokens().at("t1").uses_left, 4);
   EXPECT_THAT(fleet_.AddSite(SiteId("../x")), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(fleet_.AddSite(kLab), IsOkAndHolds(false));
+}
+
+TEST_F(MembershipTest, WhoeverJoinsAgainWithItsKeyIsTheSameWorker) {
+  AddToken("t2", 2);
+  ASSERT_OK(JoinWithKey("k1", "a1", "t2"));
+  ASSERT_OK_AND_ASSIGN(const Worker chosen, JoinWithKey("k2", "", "t2"));
+  fleet_.SetCertificate(WorkerId("a1"), "ab12", kWall + absl::Hours(24));
+  ASSERT_OK(Register(WorkerId("a1"), 7));
+  // The token is used up by now; another one of the site does as well.
+  for (const std::string token : {"t2", "t1"}) {
+    ASSERT_OK_AND_ASSIGN(const Worker again, JoinWithKey("k1", "a1", token));
+    EXPECT_EQ(again.name, WorkerId("a1"));
+    EXPECT_EQ(again.incarnation, Incarnation(7));
+    ASSERT_OK_AND_ASSIGN(const Worker unnamed, JoinWithKey("k2", "", token));
+    EXPECT_EQ(unnamed.name, chosen.name);
+  }
+  EXPECT_EQ(fleet_.tokens().at("t2").uses_left, 0);
+  EXPECT_EQ(fleet_.tokens().at("t1").uses_left, 5);
+  EXPECT_THAT(fleet_.workers(), SizeIs(2));
+  fleet_.SetCertificate(WorkerId("a1"), "cd34", kWall + absl::Hours(24));
+  EXPECT_THAT(fleet_.CheckCertificate(WorkerId("a1"), kLab, "ab12"), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_OK(fleet_.CheckCertificate(WorkerId("a1"), kLab, "cd34"));
+}
+
+TEST_F(MembershipTest, NobodyElseIsTakenForAWorkerThatJoinsAgain) {
+  const auto taken = StatusIs(absl::StatusCode::kAlreadyExists);
+  const auto denied = StatusIs(absl::StatusCode::kPermissionDenied);
+  ASSERT_OK(JoinWithKey("k1", "a1"));
+  EXPECT_THAT(JoinWithKey("k2", "a1"), taken);
+  EXPECT_THAT(JoinWithKey("k1", "a1", "t1", "wrong"), denied);
+  EXPECT_THAT(fleet_.Join("t1", HashTokenSecret(kSecret), "a1", "k1", kWall + absl::Hours(1)), denied);
+  AddToken("revoked", 1);
+  ASSERT_OK(fleet_.RevokeToken("revoked"));
+  EXPECT_THAT(JoinWithKey("k1", "a1", "revoked"), denied);
+  // A token of another site.
+  ASSERT_OK(fleet_.AddSite(SiteId("other")));
+  fleet_.AddToken(Token{.id = "other",
+                        .site = SiteId("other"),
+                        .secret_hash = HashTokenSecret(kSecret),
+                        .uses = 1,
+                        .uses_left = 1,
+                        .expires = kWall + absl::Hours(1)});
+  EXPECT_THAT(JoinWithKey("k1", "a1", "other"), taken);
+  // What was removed stays removed.
+  ASSERT_OK(fleet_.RemoveWorker(WorkerId("a1")));
+  EXPECT_THAT(JoinWithKey("k1", "a1"), taken);
+  ASSERT_OK_AND_ASSIGN(const Worker fresh, JoinWithKey("k1", ""));
+  EXPECT_EQ(fresh.name, WorkerId("lab-1"));
+}
+
+TEST_F(MembershipTest, ATokenIsFoundByItsRequest) {
+  fleet_.AddToken(Token{.id = "t7", .site = kLab, .request_id = "r1"});
+  ASSERT_NE(fleet_.FindToken(kLab, "r1"), nullptr);
+  EXPECT_EQ(fleet_.FindToken(kLab, "r1")->id, "t7");
+  EXPECT_EQ(fleet_.FindToken(SiteId("other"), "r1"), nullptr);
+  EXPECT_EQ(fleet_.FindToken(kLab, "r2"), nullptr);
+  EXPECT_EQ(fleet_.FindToken(kLab, ""), nullptr);  // t1 has none.
 }
 
 TEST_F(MembershipTest, Certificates) {

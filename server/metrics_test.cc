@@ -33,7 +33,7 @@ TEST_F(MetricsTest, Workers) {
                        .uses_left = 9,
                        .expires = absl::InfiniteFuture()});
   for (const char* name : {"a1", "a2", "a3"}) {
-    ASSERT_OK(fleet.Join("t", "h", name, kWall));
+    ASSERT_OK(fleet.Join("t", "h", name, name, kWall));
     fleet.SetCertificate(WorkerId(name), "01", kWall + absl::Hours(1));
   }
   v1::RegisterRequest request;
