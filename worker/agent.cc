@@ -1,5 +1,6 @@
 #include "worker/agent.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -49,7 +50,7 @@ void Agent::Stop() {
     if (std::exchange(stopped_, true)) return;
     stopping_ = true;
   }
-  CancelTasks([](const Task&) { return true; }, "the worker stops");
+  CancelAll("the worker stops");
   Completion<bool> left;
   control_.Add([this, left]() mutable {
     SayGoodbye();
@@ -86,7 +87,7 @@ void Agent::Pump() {
     if (actions.give_up.has_value()) {
       given_up_ = true;
       SetConnected(false);
-      CancelTasks([](const Task&) { return true; }, "the coordinator refuses this worker");
+      CancelAll("the coordinator refuses this worker");
       if (stream_ != nullptr) stream_->Cancel();
       log::Error("refused by the coordinator", {{"error", *actions.give_up}});
       options_.on_give_up(*actions.give_up);
@@ -98,13 +99,12 @@ void Agent::Pump() {
       runner_.reset();
       options_.board->Reset(state_.assignment()->job());
     }
-    CancelTasks([this](const Task& task) { return !state_.Wants(task); }, "not assigned any more");
+    const absl::Time wake_at = std::min(actions.wake_at, CancelUnwanted());
     if (actions.do_register) Register();
     if (actions.open_stream) OpenStream();
     if (actions.send_heartbeat) SendHeartbeat();
     for (const Task& task : actions.start) StartTask(task);
-    if (!again && actions.wake_at != absl::InfiniteFuture())
-      timer_ = control_.AddAt(actions.wake_at, [this] { Pump(); });
+    if (!again && wake_at != absl::InfiniteFuture()) timer_ = control_.AddAt(wake_at, [this] { Pump(); });
   }
   SetConnected(state_.connected());
 }
@@ -213,8 +213,8 @@ void Agent::StartTask(const Task& task) {
   {
     MutexLock lock(&mu_);
     if (stopping_) return;
-    std::erase_if(live_, [](const auto& live) { return live.second.expired(); });
-    live_.emplace_back(task, context);
+    std::erase_if(live_, [](const Live& live) { return live.context.expired(); });
+    live_.push_back({task, context});
   }
   log::Write(log::Level::kDebug, "task started", {{"task", task.id}});
   lanes_[static_cast<int>(LaneOf(task.kind))]->Add([this, task, context, runner = runner_] {
@@ -247,12 +247,39 @@ void Agent::OnTaskEnded(const Task& task, const std::shared_ptr<TaskContext>& co
   Pump();
 }
 
-void Agent::CancelTasks(const std::function<bool(const Task&)>& which, absl::string_view reason) {
+absl::Time Agent::CancelUnwanted() {
+  const absl::Time now = options_.clock->Now();
+  absl::Time again_at = absl::InfiniteFuture();
   std::vector<std::shared_ptr<TaskContext>> contexts;
   {
     MutexLock lock(&mu_);
-    for (const auto& [task, live] : live_) {
-      if (std::shared_ptr<TaskContext> context = live.lock(); context != nullptr && which(task))
+    for (Live& live : live_) {
+      std::shared_ptr<TaskContext> context = live.context.lock();
+      if (context == nullptr) continue;
+      if (state_.Wants(live.task)) {
+        live.cancel_at = absl::InfiniteFuture();
+        continue;
+      }
+      if (context->awaits_answer) {
+        live.cancel_at = std::min(live.cancel_at, now + options_.answer_grace);
+        if (now < live.cancel_at) {
+          again_at = std::min(again_at, live.cancel_at);
+          continue;
+        }
+      }
+      contexts.push_back(std::move(context));
+    }
+  }
+  for (const auto& context : contexts) context->Cancel("not assigned any more");
+  return again_at;
+}
+
+void Agent::CancelAll(absl::string_view reason) {
+  std::vector<std::shared_ptr<TaskContext>> contexts;
+  {
+    MutexLock lock(&mu_);
+    for (const Live& live : live_) {
+      if (std::shared_ptr<TaskContext> context = live.context.lock(); context != nullptr)
         contexts.push_back(std::move(context));
     }
   }

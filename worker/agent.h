@@ -6,9 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +29,10 @@
 
 namespace causeway::worker {
 
+// How long a push whose task is no longer assigned is waited for: the contribution that completes a round takes the task away from its
+// own sender, whose answer is then on its way. The next round's work starts when the answer is here or this has passed.
+inline constexpr absl::Duration kAnswerGrace = absl::Seconds(2);
+
 // The threads around AgentState and JobRunner: one for control, one that computes, one that fetches, one for reports beside them.
 //
 // Thread-safe. Call order: Create, Start, Stop (idempotent; called by the destructor).
@@ -43,6 +45,7 @@ class Agent {
     std::string dir;                      // Whose free space is told.
     dataplane::TransferOptions transfer;  // Without cancellation.
     AgentState::Options state;
+    absl::Duration answer_grace = kAnswerGrace;
     Backoff::Options report_backoff;
     // The coordinator refuses this worker for good, with its reason; once, on the control thread. Nothing runs afterwards.
     std::function<void(const absl::Status&)> on_give_up;
@@ -80,7 +83,9 @@ class Agent {
   void SayGoodbye();
   void SetConnected(bool connected);
 
-  void CancelTasks(const std::function<bool(const Task&)>& which, absl::string_view reason) ABSL_LOCKS_EXCLUDED(mu_);
+  // Cancels what is no longer assigned, pushes after a grace. Returns when to call it again.
+  absl::Time CancelUnwanted() ABSL_LOCKS_EXCLUDED(mu_);
+  void CancelAll(absl::string_view reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
 
@@ -100,7 +105,12 @@ class Agent {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   // Tasks that run and reports that have not been answered; expired ones are swept.
-  std::vector<std::pair<Task, std::weak_ptr<TaskContext>>> live_ ABSL_GUARDED_BY(mu_);
+  struct Live {
+    Task task;
+    std::weak_ptr<TaskContext> context;
+    absl::Time cancel_at = absl::InfiniteFuture();  // A push that is not wanted any more.
+  };
+  std::vector<Live> live_ ABSL_GUARDED_BY(mu_);
 
   // Last, so that their threads end first.
   SerialExecutor reporter_;

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/completion.h"
 #include "base/file.h"
@@ -38,7 +40,7 @@ class AgentTest : public testing::Test {
     cache_ = *ChunkCache::Open({RealFileSystem(), dir_.Join("cache"), 1 << 20});
     local_state_ = *LocalState::Open(RealFileSystem(), dir_.path());
 
-    Agent::Options options;
+    Agent::Options& options = options_;
     options.worker = "lab-1";
     *options.registration.mutable_version() = dataplane::OurVersion();
     options.registration.set_incarnation(local_state_->incarnation().value());
@@ -58,13 +60,19 @@ class AgentTest : public testing::Test {
     options.metrics = metrics_.get();
     options.board = &board_;
     options.clock = RealClock();
-    auto agent = Agent::Create(std::move(options));
+    options.answer_grace = absl::Seconds(60);  // Nobody waits so long here.
+    Create();
+  }
+
+  void Create() {
+    auto agent = Agent::Create(options_);
     EXPECT_THAT(agent, IsOk());
     agent_ = *std::move(agent);
   }
 
   ~AgentTest() override {
     hold_ = false;
+    coordinator_.HoldPushAnswers(false);
     agent_->Stop();
   }
 
@@ -125,6 +133,23 @@ class AgentTest : public testing::Test {
     ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.data().size() == 1; }));
   }
 
+  // To where round 0's contribution has arrived and the round is over before its answer is sent.
+  void LoseTheTaskBeforeTheAnswer() {
+    GetReady();
+    v1::Assignment round = Round(0);
+    round.clear_evaluate();
+    coordinator_.HoldPushAnswers(true);
+    coordinator_.Assign(round);
+    ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.pushes().size() == 2; }));
+    coordinator_.Assign(Round(1));
+    ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.heartbeats().back().assignment_sequence() == 4; }));
+  }
+  bool Counted(int contributions) const {
+    return absl::StrContains(registry_->Expose(),
+                             absl::StrCat("causeway_worker_contributions_total{job=\"fashion\",outcome=\"counted\"} ",
+                                          contributions, "\n"));
+  }
+
   TempDir dir_;
   FakeCoordinator coordinator_{RealClock()};
   FakeLinkDialer dialer_{&coordinator_, RealClock()};
@@ -146,6 +171,7 @@ class AgentTest : public testing::Test {
   std::unique_ptr<ChunkCache> cache_;
   std::unique_ptr<LocalState> local_state_;
   Completion<bool> gave_up_;
+  Agent::Options options_;
   std::unique_ptr<Agent> agent_;
 };
 
@@ -213,6 +239,52 @@ TEST_F(AgentTest, StopsWhatIsNotAssignedAnyMore) {
   ASSERT_TRUE(coordinator_.Await([&] { return board_.Get().phase() == v1::WORKER_PHASE_IDLE; }));
   EXPECT_EQ(batches_, before + 1);  // The step that ran was finished.
   EXPECT_EQ(coordinator_.pushes().size(), 1u);
+}
+
+TEST_F(AgentTest, HearsTheAnswerOfTheContributionThatEndsItsRound) {
+  LoseTheTaskBeforeTheAnswer();
+  EXPECT_FALSE(Counted(1));
+  coordinator_.HoldPushAnswers(false);
+  ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.pushes().size() == 3; }));
+  EXPECT_EQ(coordinator_.pushes()[2].request.fence().round(), 1);
+  ASSERT_TRUE(coordinator_.Await([&] { return Counted(2); }));
+}
+
+TEST_F(AgentTest, HearsTheAnswerToTheInitialModel) {
+  coordinator_.HoldPushAnswers(true);
+  agent_->Start();
+  coordinator_.Assign(Prepare(true));
+  ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.pushes().size() == 1; }));
+  coordinator_.Assign(Prepare());
+  ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.heartbeats().back().assignment_sequence() == 2; }));
+  testing::internal::CaptureStderr();
+  coordinator_.HoldPushAnswers(false);
+  ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.models().size() == 2; }));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("initial_model_sent"));
+}
+
+TEST_F(AgentTest, WaitsForAnAnswerNoLongerThanTheGrace) {
+  options_.answer_grace = absl::Milliseconds(50);
+  Create();
+  LoseTheTaskBeforeTheAnswer();
+  // The next round's work starts although nothing was answered, and ends in the next contribution.
+  ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.pushes().size() == 3; }));
+  EXPECT_EQ(coordinator_.pushes()[2].request.fence().round(), 1);
+  EXPECT_FALSE(Counted(1));
+}
+
+TEST_F(AgentTest, StopsWithoutAnAnswer) {
+  LoseTheTaskBeforeTheAnswer();
+  const absl::Time begin = RealClock()->Now();
+  agent_->Stop();
+  EXPECT_LT(RealClock()->Now() - begin, absl::Seconds(20));
+}
+
+TEST_F(AgentTest, EndsAtOnceWithoutAnAnswerWhenRemoved) {
+  LoseTheTaskBeforeTheAnswer();
+  EXPECT_EQ(board_.Get().phase(), v1::WORKER_PHASE_PUSHING);
+  coordinator_.BreakStream(absl::PermissionDeniedError("worker lab-1 was removed"));
+  EXPECT_TRUE(coordinator_.Await([&] { return board_.Get().phase() == v1::WORKER_PHASE_IDLE; }));
 }
 
 TEST_F(AgentTest, ReportsAFinalFailureOnce) {

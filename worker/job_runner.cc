@@ -176,8 +176,10 @@ JobRunner::Failure JobRunner::Prepare(const Task& task, TaskContext* context) {
   std::vector<uint8_t> bytes((*initial)->layout().total_bytes());
   if (absl::Status saved = (*initial)->Save(absl::MakeSpan(bytes)); !saved.ok()) return {saved};
   options_.board->SetPhase(v1::WORKER_PHASE_PUSHING);
+  context->awaits_answer = true;
   absl::StatusOr<RoundExchange::Pushed> pushed =
       exchange_.PushInitial(Fence(task), (*initial)->layout(), bytes, &context->cancellation);
+  context->awaits_answer = false;
   if (!pushed.ok()) return PushFailure(Annotate(pushed.status(), "push the initial model"));
   if (pushed->result.outcome() != v1::PushResult::OUTCOME_COUNTED) {
     return {absl::UnavailableError(absl::StrCat("the initial model was not taken: ", pushed->result.reason(), " ",
@@ -397,7 +399,9 @@ JobRunner::Failure JobRunner::Train(const Task& task, TaskContext* context) {
     if (Failure failure = TrainRound(task, context); !failure.ok()) return failure;
   }
   options_.board->SetPhase(v1::WORKER_PHASE_PUSHING);
+  context->awaits_answer = true;
   absl::StatusOr<RoundExchange::Pushed> pushed = exchange_.Push(options_.site_generation(), &context->cancellation);
+  context->awaits_answer = false;
   if (!pushed.ok()) return PushFailure(Annotate(pushed.status(), absl::StrCat("push round ", train.round())));
   const v1::PushResult& result = pushed->result;
   const char* outcome = OutcomeLabel(result.outcome());

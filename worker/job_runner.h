@@ -1,6 +1,7 @@
 #ifndef CAUSEWAY_WORKER_JOB_RUNNER_H_
 #define CAUSEWAY_WORKER_JOB_RUNNER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -38,6 +39,8 @@ namespace causeway::worker {
 struct TaskContext {
   std::stop_source stop;
   dataplane::Cancellation cancellation;
+  // Set by the task while it pushes: it is about to learn what has become of its work, and cancelling it then loses the answer.
+  std::atomic<bool> awaits_answer{false};
   void Cancel(absl::string_view reason) {
     cancellation.Cancel(reason);
     stop.request_stop();
