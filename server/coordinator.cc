@@ -588,10 +588,10 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(const v1::JoinRequest& reques
   RETURN_IF_ERROR(dataplane::CheckCompatible(request.version(), "the worker"));
   ASSIGN_OR_RETURN(const JoinToken token, ParseJoinToken(request.token()));
   const absl::Time wall_now = options_.clock->WallNow();
+  ASSIGN_OR_RETURN(const std::string key_sha256, dataplane::CsrKeySha256(request.csr_pem()));
   // The certificate is made first, so that a bad request does not use the token up. Membership admits a copy until all is stored.
   Membership trial = membership_;
   ASSIGN_OR_RETURN(const Worker worker,
-  ASSIGN_OR_RETURN(const std::string key_sha256, dataplane::CsrKeySha256(request.csr_pem()));
                    trial.Join(token.id, HashTokenSecret(token.secret), request.worker_name(), key_sha256, wall_now));
   const absl::Time expires = wall_now + options_.certificate_lifetime;
   dataplane::LeafOptions leaf;
