@@ -13,7 +13,7 @@ import threading
 import time
 import unittest
 
-from fleet import BIN, DONE, FAILED, REFUSED, USAGE, Fleet, free_port, job_yaml, wait_until, write_idx
+from fleet import BIN, DONE, FAILED, REFUSED, USAGE, Fleet, free_port, job_yaml, main, wait_until, write_idx
 
 MLP = {"builtin": "mlp", "classes": 10}
 
@@ -528,4 +528,4 @@ class EndTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -87,4 +87,4 @@ class PlanTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

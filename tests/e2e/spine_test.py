@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from fleet import DONE, Fleet, job_yaml
+from fleet import DONE, Fleet, job_yaml, main
 
 
 def tensors(model):
@@ -118,4 +118,4 @@ class SpineTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()
