@@ -19,7 +19,7 @@ constexpr absl::Duration kLeaveTimeout = absl::Seconds(1);
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
-  if (options.client == nullptr || options.factory == nullptr || options.cache == nullptr ||
+  if (options.client == nullptr || options.bulk == nullptr || options.factory == nullptr || options.cache == nullptr ||
       options.local_state == nullptr || options.fs == nullptr || options.metrics == nullptr ||
       options.board == nullptr || options.clock == nullptr || options.transfer.dialer == nullptr) {
     return absl::InvalidArgumentError("an agent needs all its parts");
@@ -122,10 +122,12 @@ void Agent::Register() {
       response = compatible;
   }
   if (response.ok()) {
+    options_.bulk->Follow(*response);
     log::Info("registered", {{"site", response->site()},
                              {"worker", response->worker()},
                              {"generation", response->site_generation()},
-                             {"coordinator_incarnation", response->coordinator_incarnation()}});
+                             {"coordinator_incarnation", response->coordinator_incarnation()},
+                             {"bulk", options_.bulk->address()}});
   } else {
     log::Warning("registration failed", {{"error", response.status()}});
   }

@@ -19,6 +19,7 @@
 #include "base/mutex.h"
 #include "dataplane/transfer.h"
 #include "worker/agent_state.h"
+#include "worker/bulk_dialer.h"
 #include "worker/chunk_cache.h"
 #include "worker/coordinator_client.h"
 #include "worker/job_runner.h"
@@ -43,7 +44,7 @@ class Agent {
     v1::RegisterRequest registration;  // Complete, incarnation included.
     double slowdown = 1;
     std::string dir;                      // Whose free space is told.
-    dataplane::TransferOptions transfer;  // Without cancellation.
+    dataplane::TransferOptions transfer;  // Without cancellation; its links come from `bulk`, directly or not.
     AgentState::Options state;
     absl::Duration answer_grace = kAnswerGrace;
     Backoff::Options report_backoff;
@@ -52,6 +53,7 @@ class Agent {
 
     // Not owned; all outlive this.
     CoordinatorClient* client = nullptr;
+    BulkDialer* bulk = nullptr;  // Is told where the coordinator serves bulk.
     ModelFactory* factory = nullptr;
     ChunkCache* cache = nullptr;
     LocalState* local_state = nullptr;

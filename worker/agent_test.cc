@@ -45,7 +45,7 @@ class AgentTest : public testing::Test {
     *options.registration.mutable_version() = dataplane::OurVersion();
     options.registration.set_incarnation(local_state_->incarnation().value());
     options.dir = dir_.path();
-    options.transfer.dialer = &dialer_;
+    options.transfer.dialer = &bulk_;
     options.transfer.clock = RealClock();
     options.transfer.backoff.initial = absl::Milliseconds(1);
     options.state.reconnect = {absl::Milliseconds(1), absl::Milliseconds(10)};
@@ -53,6 +53,7 @@ class AgentTest : public testing::Test {
     options.report_backoff = {absl::Milliseconds(1), absl::Milliseconds(10)};
     options.on_give_up = [this](const absl::Status& status) { gave_up_.Set(status); };
     options.client = &coordinator_;
+    options.bulk = &bulk_;
     options.factory = &factory_;
     options.cache = cache_.get();
     options.local_state = local_state_.get();
@@ -145,14 +146,34 @@ class AgentTest : public testing::Test {
     ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.heartbeats().back().assignment_sequence() == 4; }));
   }
   bool Counted(int contributions) const {
-    return absl::StrContains(registry_->Expose(),
-                             absl::StrCat("causeway_worker_contributions_total{job=\"fashion\",outcome=\"counted\"} ",
-                                          contributions, "\n"));
+    return absl::StrContains(
+        registry_->Expose(),
+        absl::StrCat("causeway_worker_contributions_total{job=\"fashion\",outcome=\"counted\"} ", contributions, "\n"));
   }
 
   TempDir dir_;
   FakeCoordinator coordinator_{RealClock()};
+  // Forwards to the coordinator of this test, whose links count by address.
+  class Forwarder : public dataplane::LinkDialer {
+   public:
+    Forwarder(dataplane::LinkDialer* to, std::atomic<int>* dials) : to_(to), dials_(dials) {}
+    absl::StatusOr<std::unique_ptr<dataplane::Link>> Dial(dataplane::LinkKind kind, absl::Time deadline) override {
+      ++*dials_;
+      return to_->Dial(kind, deadline);
+    }
+
+   private:
+    dataplane::LinkDialer* const to_;
+    std::atomic<int>* const dials_;
+  };
   FakeLinkDialer dialer_{&coordinator_, RealClock()};
+  std::atomic<int> dials_to_configured_{0};
+  std::atomic<int> dials_elsewhere_{0};
+  BulkDialer bulk_{[this](const std::string& address) {
+                     return std::make_unique<Forwarder>(
+                         &dialer_, address == "configured:1" ? &dials_to_configured_ : &dials_elsewhere_);
+                   },
+                   "configured:1"};
   std::atomic<bool> hold_{false};  // The next batch waits for the end of this.
   std::atomic<int> batches_{0};
   FakeModelFactory factory_{[this] {
@@ -194,6 +215,20 @@ TEST_F(AgentTest, WorksThroughAJob) {
   EXPECT_GT(coordinator_.heartbeats().back().disk_free_bytes(), 0);
   EXPECT_GT(coordinator_.heartbeats().back().cache_bytes(), 0);
   EXPECT_EQ(coordinator_.registrations().size(), 1u);
+}
+
+TEST_F(AgentTest, SendsBulkWhereTheCoordinatorSays) {
+  coordinator_.SetEndpoint("elsewhere:2");
+  GetReady();
+  EXPECT_EQ(dials_to_configured_, 0);
+  EXPECT_GT(dials_elsewhere_, 0);
+  coordinator_.SetEndpoint("");
+  coordinator_.Restart();
+  ASSERT_TRUE(coordinator_.Await(
+      [&] { return coordinator_.pushes().size() >= 1 && coordinator_.registrations().size() == 2; }));
+  coordinator_.Assign(Round(0));
+  ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.pushes().size() == 2; }));
+  EXPECT_GT(dials_to_configured_, 0);
 }
 
 TEST_F(AgentTest, ALostConnectionDoesNotStopTraining) {

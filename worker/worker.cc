@@ -22,6 +22,7 @@
 #include "dataplane/pki.h"
 #include "dataplane/protocol_version.h"
 #include "worker/agent.h"
+#include "worker/bulk_dialer.h"
 #include "worker/chunk_cache.h"
 #include "worker/grpc_coordinator_client.h"
 #include "worker/join.h"
@@ -113,10 +114,13 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Com
   const std::string address = config.coordinator.ToString();
   const std::unique_ptr<CoordinatorClient> client =
       MakeGrpcCoordinatorClient(dataplane::MakeChannel(dataplane::ChannelKind::kControl, address, credentials), clock);
-  const std::unique_ptr<dataplane::LinkDialer> dialer =
-      dataplane::MakeGrpcLinkDialer(dataplane::MakeChannel(dataplane::ChannelKind::kBulk, address, credentials));
+  BulkDialer dialer(
+      [credentials](const std::string& at) {
+        return dataplane::MakeGrpcLinkDialer(dataplane::MakeChannel(dataplane::ChannelKind::kBulk, at, credentials));
+      },
+      address);
   dataplane::EmulatedLinkDialer::Options emulated;
-  emulated.dialer = dialer.get();
+  emulated.dialer = &dialer;
   emulated.clock = clock;
   emulated.down_bytes_per_s = config.emulate.down_bytes_per_s;
   emulated.up_bytes_per_s = config.emulate.up_bytes_per_s;
@@ -133,7 +137,7 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Com
   agent_options.slowdown = config.emulate.slowdown;
   agent_options.dir = config.dir;
   agent_options.transfer.dialer =
-      config.emulate.any() ? static_cast<dataplane::LinkDialer*>(emulated_dialer.get()) : dialer.get();
+      config.emulate.any() ? static_cast<dataplane::LinkDialer*>(emulated_dialer.get()) : &dialer;
   agent_options.transfer.clock = clock;
   agent_options.transfer.backoff.seed = seed;
   agent_options.state.reconnect.seed = seed;
@@ -141,6 +145,7 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Com
   agent_options.report_backoff.seed = seed;
   agent_options.on_give_up = [end](const absl::Status& status) mutable { end.Set(status); };
   agent_options.client = client.get();
+  agent_options.bulk = &dialer;
   agent_options.factory = factory;
   agent_options.cache = cache.get();
   agent_options.local_state = local_state.get();

@@ -175,6 +175,11 @@ void FakeCoordinator::SetProtocolMajor(uint32_t major) {
   protocol_major_ = major;
 }
 
+void FakeCoordinator::SetEndpoint(const std::string& address) {
+  MutexLock lock(&mu_);
+  endpoint_ = address;
+}
+
 void FakeCoordinator::SetModel(int64_t version, const dataplane::Layout& layout, std::vector<uint8_t> bytes) {
   MutexLock lock(&mu_);
   served_models_[version] = {layout, std::move(bytes)};
@@ -303,6 +308,7 @@ absl::StatusOr<v1::RegisterResponse> FakeCoordinator::Register(const v1::Registe
   response.set_coordinator_incarnation(incarnation_);
   response.set_heartbeat_interval_ms(20);
   response.set_lease_ms(1000);
+  if (!endpoint_.empty()) response.add_endpoints()->set_address(endpoint_);
   return response;
 }
 

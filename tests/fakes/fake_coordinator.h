@@ -37,6 +37,8 @@ class FakeCoordinator : public worker::CoordinatorClient, public dataplane::Link
   // Answers no heartbeat any more.
   void Mute();
   void SetProtocolMajor(uint32_t major);
+  // What registrations from now on are told of where bulk is served; empty (the default): nothing.
+  void SetEndpoint(const std::string& address);
 
   void SetModel(int64_t version, const dataplane::Layout& layout, std::vector<uint8_t> bytes);
   // Cuts records (whose count is records.size() / record_bytes) into chunks that can be fetched from then on.
@@ -103,6 +105,7 @@ class FakeCoordinator : public worker::CoordinatorClient, public dataplane::Link
   v1::Assignment assignment_ ABSL_GUARDED_BY(mu_);
   int64_t incarnation_ ABSL_GUARDED_BY(mu_) = 1;
   uint32_t protocol_major_ ABSL_GUARDED_BY(mu_);
+  std::string endpoint_ ABSL_GUARDED_BY(mu_);
   bool mute_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<StreamState> stream_ ABSL_GUARDED_BY(mu_);
   struct FailureToCome {
