@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # make demo: a coordinator and four unlike workers in two sites on this machine, over mutual TLS, train a small CNN on Fashion-MNIST.
-# Everything it writes is below build/demo; every process it starts is ended by its pid.
+# Everything it writes is below build/demo (CAUSEWAY_DEMO_DIR), which it empties first; every process it starts is ended by its pid.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-bin=$PWD/build/bin
-dir=$PWD/build/demo
+bin=${CAUSEWAY_BIN:-$PWD/build/bin}
+dir=${CAUSEWAY_DEMO_DIR:-$PWD/build/demo}
 data=${CAUSEWAY_DEMO_DATA:-/usr/share/datasets/fashion-mnist}
 job=${CAUSEWAY_DEMO_JOB:-$PWD/deploy/config/demo-job.yaml}
 name=$(sed -n 's/^name: *//p' "$job")
@@ -41,6 +41,7 @@ wait_for() {
 }
 
 [ -e "$data/train-images-idx3-ubyte.gz" ] || fail "no Fashion-MNIST in $data: run make deps (package dataset-fashion-mnist)"
+[ -z "$(ls -A "$dir" 2>/dev/null)" ] || [ -d "$dir/coordinator" ] || fail "$dir is not empty and not of an earlier demo"
 rm -rf "$dir"
 mkdir -p "$dir"
 port=$(free_port)
