@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -51,6 +52,7 @@ std::shared_ptr<Sink> MakeSink(const Options& options, spdlog::sink_ptr output) 
 struct Process {
   Mutex mu;
   std::shared_ptr<Sink> sink ABSL_GUARDED_BY(mu) = MakeSink({}, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  std::vector<Field> fields ABSL_GUARDED_BY(mu);
 };
 
 Process& TheProcess() {
@@ -62,6 +64,18 @@ std::shared_ptr<Sink> CurrentSink() {
   Process& process = TheProcess();
   MutexLock lock(&process.mu);
   return process.sink;
+}
+
+// With the process's own, where the line has none of that key.
+std::vector<Field> AllFields(std::initializer_list<Field> of_line) {
+  std::vector<Field> fields(of_line);
+  Process& process = TheProcess();
+  MutexLock lock(&process.mu);
+  for (const Field& field : process.fields) {
+    if (std::none_of(of_line.begin(), of_line.end(), [&](const Field& own) { return own.key == field.key; }))
+      fields.push_back(field);
+  }
+  return fields;
 }
 
 // A JSON string literal in ASCII: no newline, control character or broken UTF-8 gets through.
@@ -82,7 +96,7 @@ bool NeedsQuotes(const std::string& value) {
          });
 }
 
-std::string TextBody(const Sink& sink, absl::string_view event, std::initializer_list<Field> fields) {
+std::string TextBody(const Sink& sink, absl::string_view event, const std::vector<Field>& fields) {
   std::string line = absl::StrCat(Token(sink.component), " ", Token(event));
   for (const Field& field : fields) {
     absl::StrAppend(&line, " ", Token(field.key), "=", NeedsQuotes(field.value) ? Quote(field.value) : field.value);
@@ -90,7 +104,7 @@ std::string TextBody(const Sink& sink, absl::string_view event, std::initializer
   return line;
 }
 
-std::string JsonBody(const Sink& sink, absl::string_view event, std::initializer_list<Field> fields) {
+std::string JsonBody(const Sink& sink, absl::string_view event, const std::vector<Field>& fields) {
   std::string line = absl::StrCat("\"component\":", Quote(sink.component), ",\"event\":", Quote(Token(event)));
   for (const Field& field : fields) {
     absl::StrAppend(&line, ",", Quote(Token(field.key)), ":", field.bare ? field.value : Quote(field.value));
@@ -117,7 +131,14 @@ absl::Status Configure(const Options& options) {
   Process& process = TheProcess();
   MutexLock lock(&process.mu);
   process.sink.swap(sink);
+  process.fields.clear();
   return absl::OkStatus();
+}
+
+void SetProcessFields(std::vector<Field> fields) {
+  Process& process = TheProcess();
+  MutexLock lock(&process.mu);
+  process.fields = std::move(fields);
 }
 
 absl::StatusOr<Level> ParseLevel(absl::string_view text) {
@@ -148,7 +169,8 @@ void Write(Level level, absl::string_view event, std::initializer_list<Field> fi
   std::shared_ptr<Sink> sink = CurrentSink();
   spdlog::level::level_enum spdlog_level = ToSpdlog(level);
   if (!sink->logger.should_log(spdlog_level)) return;
-  std::string body = sink->format == Format::kJson ? JsonBody(*sink, event, fields) : TextBody(*sink, event, fields);
+  const std::vector<Field> all = AllFields(fields);
+  std::string body = sink->format == Format::kJson ? JsonBody(*sink, event, all) : TextBody(*sink, event, all);
   sink->logger.log(spdlog_level, spdlog::string_view_t(body));
 }
 

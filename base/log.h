@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -46,6 +47,10 @@ struct Field {
   std::string value;
   bool bare = false;  // A number or a boolean: no quotes in JSON.
 };
+
+// Appended to every line from now on, unless the line has a field of that key itself: who this process is. Configure drops them.
+// Thread-safe.
+void SetProcessFields(std::vector<Field> fields);
 
 // One line per event: a short, constant name ("round committed") and its fields. Thread-safe.
 // In text:  2026-11-30T10:00:00.123Z I coordinator round_committed job=fashion round=3 samples=60000

@@ -98,6 +98,22 @@ TEST_F(LogTest, JsonLinesAreTypedObjects) {
   EXPECT_EQ(line.at("loss"), "nan");
 }
 
+TEST_F(LogTest, LinesCarryTheFieldsOfTheProcess) {
+  ConfigureFile(Format::kText);
+  SetProcessFields({{"worker", "lab-1"}, {"rank", 3}});
+  EXPECT_EQ(TextOf({}), "worker e worker=lab-1 rank=3");
+  EXPECT_EQ(TextOf({{"round", 7}}), "worker e round=7 worker=lab-1 rank=3");
+  EXPECT_EQ(TextOf({{"worker", "far-2"}}), "worker e worker=far-2 rank=3");
+  SetProcessFields({{"rank", 4}});
+  EXPECT_EQ(TextOf({}), "worker e rank=4");
+  ConfigureFile(Format::kJson);
+  Info("e", {});
+  EXPECT_FALSE(nlohmann::json::parse(Lines().back()).contains("rank"));
+  SetProcessFields({{"rank", 4}});
+  Info("e", {});
+  EXPECT_EQ(nlohmann::json::parse(Lines().back()).at("rank"), 4);
+}
+
 TEST_F(LogTest, LevelsBelowTheLimitAreLeftOut) {
   ConfigureFile(Format::kText, Level::kWarning);
   Debug("a", {});

@@ -123,9 +123,7 @@ void Agent::Register() {
   }
   if (response.ok()) {
     options_.bulk->Follow(*response);
-    log::Info("registered", {{"site", response->site()},
-                             {"worker", response->worker()},
-                             {"generation", response->site_generation()},
+    log::Info("registered", {{"generation", response->site_generation()},
                              {"coordinator_incarnation", response->coordinator_incarnation()},
                              {"bulk", options_.bulk->address()}});
   } else {
@@ -241,9 +239,9 @@ void Agent::OnTaskEnded(const Task& task, const std::shared_ptr<TaskContext>& co
     request.set_permanent(true);
     reporter_.Add([this, context, request] {
       // Cancelled is fine: nobody wants the task any more.
-      ReportUntilAnswered(options_.clock, options_.report_backoff, context.get(), "failure", [&](absl::Time deadline) {
-        return options_.client->ReportFailure(request, deadline);
-      }).IgnoreError();
+      ReportUntilAnswered(options_.clock, options_.report_backoff, context.get(), "failure", request.fence(),
+                          [&](absl::Time deadline) { return options_.client->ReportFailure(request, deadline); })
+          .IgnoreError();
     });
   }
   Pump();

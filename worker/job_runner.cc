@@ -42,7 +42,8 @@ const char* OutcomeLabel(v1::PushResult::Outcome outcome) {
 }  // namespace
 
 absl::Status ReportUntilAnswered(Clock* clock, const Backoff::Options& backoff_options, TaskContext* context,
-                                 absl::string_view what, const std::function<absl::Status(absl::Time deadline)>& call) {
+                                 absl::string_view what, const v1::Fence& fence,
+                                 const std::function<absl::Status(absl::Time deadline)>& call) {
   Backoff backoff(backoff_options);
   for (;;) {
     RETURN_IF_ERROR(context->cancellation.status());
@@ -50,7 +51,11 @@ absl::Status ReportUntilAnswered(Clock* clock, const Backoff::Options& backoff_o
     if (status.ok()) return status;
     // A coordinator that was restarted refuses until this worker has registered again.
     if (!IsRetryable(status) && !absl::IsFailedPrecondition(status) && !absl::IsAborted(status)) {
-      log::Warning("report refused", {{"report", what}, {"error", status}});
+      log::Warning("report refused", {{"job", fence.job()},
+                                      {"round", fence.round()},
+                                      {"generation", fence.site_generation()},
+                                      {"report", what},
+                                      {"error", status}});
       return absl::OkStatus();
     }
     log::Write(log::Level::kDebug, "report failed", {{"report", what}, {"error", status}, {"then", "again"}});
@@ -114,8 +119,13 @@ TaskResult JobRunner::Judge(const Task& task, const Failure& failure) {
     result.try_again = IsRetryable(status);
   }
   if (result.data_damaged) options_.cache->Distrust();
-  log::Warning("task failed",
-               {{"task", task.id}, {"error", status}, {"then", result.try_again ? "again" : "gives up"}});
+  const v1::Fence fence = Fence(task);
+  log::Warning("task failed", {{"job", fence.job()},
+                               {"round", fence.round()},
+                               {"generation", fence.site_generation()},
+                               {"task", task.id},
+                               {"error", status},
+                               {"then", result.try_again ? "again" : "gives up"}});
   return result;
 }
 
@@ -128,9 +138,9 @@ v1::Fence JobRunner::Fence(const Task& task) const {
   return fence;
 }
 
-absl::Status JobRunner::Report(TaskContext* context, absl::string_view what,
+absl::Status JobRunner::Report(TaskContext* context, absl::string_view what, const v1::Fence& fence,
                                const std::function<absl::Status(absl::Time)>& call) {
-  return ReportUntilAnswered(options_.clock, options_.report_backoff, context, what, call);
+  return ReportUntilAnswered(options_.clock, options_.report_backoff, context, what, fence, call);
 }
 
 void JobRunner::LearnDatasets(const v1::Assignment& assignment) {
@@ -165,8 +175,9 @@ JobRunner::Failure JobRunner::Prepare(const Task& task, TaskContext* context) {
   *request.mutable_layout() = model_->layout().ToProto();
   request.set_layout_sha256(model_->layout().hash());
   request.set_has_optimizer_state(options_.state->HasOptimizer(job_id_));
-  const absl::Status reported =
-      Report(context, "model", [&](absl::Time deadline) { return options_.client->ReportModel(request, deadline); });
+  const absl::Status reported = Report(context, "model", request.fence(), [&](absl::Time deadline) {
+    return options_.client->ReportModel(request, deadline);
+  });
   if (!reported.ok() || !prepare.upload_initial()) return {reported};
 
   // A model of its own, since the one here may have been trained on.
@@ -228,6 +239,7 @@ JobRunner::Failure JobRunner::Profile(const Task& task, TaskContext* context) {
     profile_.MergeFrom(link_figures);
     profiled_task_ = task.id;
     log::Info("profiled", {{"job", options_.job},
+                           {"generation", options_.site_generation()},
                            {"max_parallel", profile_.max_parallel()},
                            {"down_bytes_per_s", profile_.down_bytes_per_s()},
                            {"up_bytes_per_s", profile_.up_bytes_per_s()},
@@ -237,7 +249,7 @@ JobRunner::Failure JobRunner::Profile(const Task& task, TaskContext* context) {
   *request.mutable_fence() = Fence(task);
   request.set_attempt(profile.attempt());
   *request.mutable_profile() = profile_;
-  return {Report(context, "profile",
+  return {Report(context, "profile", request.fence(),
                  [&](absl::Time deadline) { return options_.client->ReportProfile(request, deadline); })};
 }
 
@@ -298,6 +310,7 @@ JobRunner::Failure JobRunner::FetchData(const Task& task, TaskContext* context) 
   if (task.kind != TaskKind::kShard) return {};
 
   log::Info("shard in place", {{"job", options_.job},
+                               {"generation", options_.site_generation()},
                                {"plan", assignment.shard().plan()},
                                {"bytes_fetched", stats.bytes_fetched},
                                {"seconds", seconds},
@@ -308,7 +321,8 @@ JobRunner::Failure JobRunner::FetchData(const Task& task, TaskContext* context) 
   request.set_bytes_fetched(stats.bytes_fetched);
   request.set_seconds(seconds);
   request.set_corrupt_chunks(stats.corrupt_chunks);
-  return {Report(context, "data", [&](absl::Time deadline) { return options_.client->ReportData(request, deadline); })};
+  return {Report(context, "data", request.fence(),
+                 [&](absl::Time deadline) { return options_.client->ReportData(request, deadline); })};
 }
 
 // ---- Rounds
@@ -378,14 +392,24 @@ JobRunner::Failure JobRunner::Evaluate(const Task& task, const std::shared_ptr<T
     evaluated_task_ = task.id;
     if (result->total > 0) {
       const double total = static_cast<double>(result->total);
-      options_.metrics->Evaluated(static_cast<double>(result->correct) / total, result->loss_sum / total);
+      const double accuracy = static_cast<double>(result->correct) / total;
+      options_.metrics->Evaluated(accuracy, result->loss_sum / total);
+      const v1::Fence fence = Fence(task);
+      log::Info("evaluated", {{"job", fence.job()},
+                              {"round", fence.round()},
+                              {"generation", fence.site_generation()},
+                              {"version", evaluate.version()},
+                              {"accuracy", accuracy},
+                              {"loss", result->loss_sum / total},
+                              {"samples", result->total},
+                              {"seconds", evaluate_s_}});
     }
   }
   *evaluation_.mutable_fence() = Fence(task);
   options_.run_beside([client = options_.client, clock = options_.clock, backoff = options_.report_backoff, context,
                        request = evaluation_] {
     // Cancelled is fine: nobody wants it any more.
-    ReportUntilAnswered(clock, backoff, context.get(), "evaluation", [&](absl::Time deadline) {
+    ReportUntilAnswered(clock, backoff, context.get(), "evaluation", request.fence(), [&](absl::Time deadline) {
       return client->ReportEvaluation(request, deadline);
     }).IgnoreError();
   });
@@ -408,6 +432,7 @@ JobRunner::Failure JobRunner::Train(const Task& task, TaskContext* context) {
   options_.metrics->ContributionAnswered(outcome);
   log::Info("contribution answered", {{"job", options_.job},
                                       {"round", train.round()},
+                                      {"generation", options_.site_generation()},
                                       {"attempt", train.attempt()},
                                       {"outcome", outcome},
                                       {"reason", result.reason()},
@@ -464,6 +489,7 @@ JobRunner::Failure JobRunner::TrainRound(const Task& task, TaskContext* context)
   log::Info("round trained", {{"job", options_.job},
                               {"plan", train.plan()},
                               {"round", train.round()},
+                              {"generation", options_.site_generation()},
                               {"attempt", train.attempt()},
                               {"samples", result->samples},
                               {"steps", result->steps},

@@ -48,9 +48,10 @@ struct TaskContext {
 };
 
 // Makes one of a worker's reports, again and again while it fails for reasons that pass. Blocks. OK: the coordinator has answered, if
-// only to say no (which is logged). Errors: Cancelled (`context`).
+// only to say no (which is logged, with the report's fence). Errors: Cancelled (`context`).
 absl::Status ReportUntilAnswered(Clock* clock, const Backoff::Options& backoff, TaskContext* context,
-                                 absl::string_view what, const std::function<absl::Status(absl::Time deadline)>& call);
+                                 absl::string_view what, const v1::Fence& fence,
+                                 const std::function<absl::Status(absl::Time deadline)>& call);
 
 // Does the tasks of one job: builds its model, measures, fetches, evaluates, trains, and reports. What a task has come to is remembered,
 // so that the same task asked for again (by a coordinator that was restarted) is answered without doing it twice.
@@ -109,7 +110,7 @@ class JobRunner {
   absl::Status EnsureTrainer();
   absl::Status MeasureLink(double seconds, TaskContext* context, v1::DeviceProfile* profile);
   void OnStep(const Trainer::Progress& progress);
-  absl::Status Report(TaskContext* context, absl::string_view what,
+  absl::Status Report(TaskContext* context, absl::string_view what, const v1::Fence& fence,
                       const std::function<absl::Status(absl::Time)>& call);
   v1::Fence Fence(const Task& task) const;
   void LearnDatasets(const v1::Assignment& assignment);

@@ -178,7 +178,8 @@ int main(int argc, char** argv) {
       "  causeway-worker join coord.example:7443 --token T --ca-pin sha256:...   (the line that `causeway site add` "
       "prints)\n"
       "  causeway-worker --config ./causeway-worker/worker.yaml\n\n"
-      "Exit codes: 0 stopped in order, 1 failed, 2 usage or configuration, 3 timed out, 4 refused by the coordinator");
+      "Exit codes: 0 stopped in order, 1 failed, 2 usage or configuration, 3 timed out, 4 refused by the coordinator, "
+      "or because another worker runs in the folder");
 
   CLI::App* join = app.add_subcommand(
       "join", "Join a coordinator: make a key here, have it certified, store the configuration, and run");

@@ -78,9 +78,13 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Com
                                                    "\", not on \"", config.device, "\""));
   }
   RETURN_IF_ERROR(fs->MakeDirs(config.dir));
-  ASSIGN_OR_RETURN(const std::unique_ptr<FileSystem::Lock> lock, fs->LockFile(JoinPath(config.dir, "lock")),
-                   "another worker runs in this folder");
+  const absl::StatusOr<std::unique_ptr<FileSystem::Lock>> lock = fs->LockFile(JoinPath(config.dir, "lock"));
+  if (!lock.ok()) {
+    *refused = absl::IsFailedPrecondition(lock.status());
+    return Annotate(lock.status(), absl::StrCat("worker folder ", config.dir));
+  }
   ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, ReadIdentity(fs, clock, config.dir));
+  log::SetProcessFields({{"worker", identity.name}, {"site", identity.site}});
   ASSIGN_OR_RETURN(const auto credentials, dataplane::MakeClientCredentials(
                                                {CertificatePath(config.dir), KeyPath(config.dir), CaPath(config.dir)}));
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalState> local_state, LocalState::Open(fs, config.dir));
@@ -154,9 +158,7 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Com
   agent_options.board = &board;
   agent_options.clock = clock;
   ASSIGN_OR_RETURN(const std::unique_ptr<Agent> agent, Agent::Create(std::move(agent_options)));
-  log::Info("worker started", {{"worker", identity.name},
-                               {"site", identity.site},
-                               {"coordinator", address},
+  log::Info("worker started", {{"coordinator", address},
                                {"dir", config.dir},
                                {"http", absl::StrCat(config.http_listen.host, ":", http->port())},
                                {"incarnation", local_state->incarnation().value()},
@@ -170,7 +172,7 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Com
   http->Stop();
   agent->Stop();
   *refused = !status.ok();
-  log::Info("worker stopped", {{"worker", identity.name}, {"refused", *refused}});
+  log::Info("worker stopped", {{"refused", *refused}});
   return status;
 }
 
