@@ -119,6 +119,33 @@ class CoordinatorStartTest(unittest.TestCase):
             self.assertIn("nothing.yaml", result.stderr)
 
 
+class WorkerStartTest(unittest.TestCase):
+    def test_second_worker_in_one_folder(self):
+        with Fleet(train=0) as fleet:
+            fleet.start_coordinator()
+            fleet.join("w1", "lab")
+            result = run("causeway-worker", "--config", fleet.path("w1", "worker.yaml"))
+            self.assertEqual(result.returncode, REFUSED, result.stderr)
+            self.assertIn(f"{fleet.path('w1', 'lock')} is locked by process {fleet.processes['w1'].pid}", result.stderr)
+            self.assertTrue(fleet.worker("w1")["live"])  # The first one is none the worse.
+
+    def test_http_port_in_use(self):
+        with Fleet(train=0) as fleet:
+            fleet.start_coordinator()
+            token, pin = fleet.add_site("lab")
+            command = fleet.join_command("w1", token, pin, "--no-start")
+            self.assertEqual(run(os.path.basename(command[0]), *command[1:]).returncode, DONE)
+            with socket.socket() as taken:
+                taken.bind(("127.0.0.1", 0))
+                taken.listen()
+                port = taken.getsockname()[1]
+                edit(fleet.path("w1", "worker.yaml"), "listen: .127.0.0.1:\\d+.", f"listen: 127.0.0.1:{port}")
+                result = run("causeway-worker", "--config", fleet.path("w1", "worker.yaml"))
+            self.assertEqual(result.returncode, FAILED, result.stderr)
+            self.assertIn(f"127.0.0.1:{port}", result.stderr)
+            self.assertIn("in use", result.stderr)
+
+
 class DataTest(unittest.TestCase):
     def test_bad_data_is_refused_at_submit(self):
         with small() as fleet:
