@@ -13,6 +13,24 @@ std::string CertificatePath(const std::string& dir) { return JoinPath(dir, "tls/
 std::string KeyPath(const std::string& dir) { return JoinPath(dir, "tls/worker.key"); }
 std::string ConfigPath(const std::string& dir) { return JoinPath(dir, "worker.yaml"); }
 
+namespace {
+
+constexpr int64_t kMaxKeyBytes = 64 << 10;
+
+// The key that an earlier try has left here, else a new one. The coordinator knows a repetition by its key, so it lies
+// here before the coordinator is asked.
+absl::StatusOr<std::string> KeepKey(FileSystem* fs, const std::string& dir) {
+  const std::string path = KeyPath(dir);
+  if (fs->Exists(path)) return fs->ReadFile(path, kMaxKeyBytes);
+  RETURN_IF_ERROR(fs->MakeDirs(dir));
+  RETURN_IF_ERROR(fs->MakeDirs(JoinPath(dir, "tls"), 0700));
+  ASSIGN_OR_RETURN(std::string key_pem, dataplane::GenerateKeyPem());
+  RETURN_IF_ERROR(fs->WriteFileAtomically(path, key_pem, 0600));
+  return key_pem;
+}
+
+}  // namespace
+
 absl::StatusOr<Joined> Join(const JoinOptions& options) {
   FileSystem* const fs = options.fs;
   const std::string config_path = ConfigPath(options.dir);
@@ -33,12 +51,12 @@ absl::StatusOr<Joined> Join(const JoinOptions& options) {
                    dataplane::VerifyChainAgainstPin(chain, options.ca_pin, options.clock->WallNow()),
                    absl::StrCat("check ", address, " against --ca-pin (the token was not sent)"));
 
-  ASSIGN_OR_RETURN(const std::string key_pem, dataplane::GenerateKeyPem());
+  ASSIGN_OR_RETURN(const std::string key_pem, KeepKey(fs, options.dir));
   v1::JoinRequest request;
   *request.mutable_version() = dataplane::OurVersion();
   request.set_token(options.token);
   request.set_worker_name(options.name);
-  ASSIGN_OR_RETURN(*request.mutable_csr_pem(), dataplane::CreateCsr(key_pem));
+  ASSIGN_OR_RETURN(*request.mutable_csr_pem(), dataplane::CreateCsr(key_pem), KeyPath(options.dir));
   ASSIGN_OR_RETURN(const v1::JoinResponse response, options.call_join(address, ca_pem, request, deadline),
                    absl::StrCat("join ", address));
 
@@ -52,9 +70,6 @@ absl::StatusOr<Joined> Join(const JoinOptions& options) {
                                                    dataplane::IdentityUri(identity)));
   }
 
-  RETURN_IF_ERROR(fs->MakeDirs(options.dir));
-  RETURN_IF_ERROR(fs->MakeDirs(JoinPath(options.dir, "tls"), 0700));
-  RETURN_IF_ERROR(fs->WriteFileAtomically(KeyPath(options.dir), key_pem, 0600));
   RETURN_IF_ERROR(fs->WriteFileAtomically(CertificatePath(options.dir), response.certificate_pem()));
   RETURN_IF_ERROR(fs->WriteFileAtomically(CaPath(options.dir), ca_pem));
   jobspec::WorkerConfig config = options.config;

@@ -45,7 +45,8 @@ struct Joined {
 };
 
 // Makes this folder a worker's: checks the coordinator against the pin before the token leaves the machine, makes the key here, has it
-// certified, and stores credentials and worker.yaml, the latter last. Blocks.
+// certified, and stores credentials and worker.yaml, the latter last. A try that ends before that may be repeated in the same folder: it
+// uses the same key, by which the coordinator knows it. Blocks.
 // Errors: AlreadyExists (the folder is a worker's; or the coordinator: the name is taken), PermissionDenied (the pin does not fit, or the
 // coordinator refuses the token), FailedPrecondition (versions), InvalidArgument (pin, name, an answer that does not fit),
 // DeadlineExceeded, Unavailable, those of the file system.

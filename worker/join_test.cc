@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -103,7 +104,7 @@ TEST_F(JoinTest, TellsARefusal) {
   options_.call_join = [](const auto&...) { return absl::PermissionDeniedError("the token has expired"); };
   EXPECT_THAT(Join(options_), StatusIs(absl::StatusCode::kPermissionDenied,
                                        HasSubstr("join coord.example:7443: the token has expired")));
-  EXPECT_FALSE(RealFileSystem()->Exists(options_.dir));
+  EXPECT_FALSE(RealFileSystem()->Exists(ConfigPath(options_.dir)));
 }
 
 TEST_F(JoinTest, LeavesAWorkersFolderAlone) {
@@ -128,7 +129,37 @@ TEST_F(JoinTest, ChecksTheAnswer) {
     return response;
   };
   EXPECT_THAT(Join(options_), StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_FALSE(RealFileSystem()->Exists(options_.dir));
+  EXPECT_FALSE(RealFileSystem()->Exists(ConfigPath(options_.dir)));
+}
+
+TEST_F(JoinTest, ARepetitionUsesTheSameKey) {
+  const auto call_join = options_.call_join;
+  options_.call_join = [&](const auto&... arguments) -> absl::StatusOr<v1::JoinResponse> {
+    EXPECT_THAT(call_join(arguments...), IsOk());
+    return absl::UnavailableError("the connection broke");
+  };
+  EXPECT_THAT(Join(options_), StatusIs(absl::StatusCode::kUnavailable));
+  options_.call_join = call_join;
+  // Something else is where the certificate is to lie.
+  std::filesystem::create_directories(CertificatePath(options_.dir) + "/x");
+  EXPECT_THAT(Join(options_), testing::Not(IsOk()));
+  EXPECT_FALSE(RealFileSystem()->Exists(ConfigPath(options_.dir)));
+  std::filesystem::remove_all(CertificatePath(options_.dir));
+  ASSERT_THAT(Join(options_), IsOk());
+  ASSERT_THAT(requests_, SizeIs(3));
+  for (const v1::JoinRequest& request : requests_) {
+    EXPECT_EQ(*dataplane::CsrKeySha256(request.csr_pem()), *dataplane::CsrKeySha256(requests_[0].csr_pem()));
+  }
+  EXPECT_THAT(dataplane::CheckKeyMatches(*RealFileSystem()->ReadFile(CertificatePath(options_.dir), 1 << 16),
+                                         *RealFileSystem()->ReadFile(KeyPath(options_.dir), 1 << 16)),
+              IsOk());
+}
+
+TEST_F(JoinTest, NamesAFileThatIsNoKey) {
+  ASSERT_THAT(RealFileSystem()->MakeDirs(options_.dir + "/tls"), IsOk());
+  ASSERT_THAT(RealFileSystem()->WriteFileAtomically(KeyPath(options_.dir), "no key"), IsOk());
+  EXPECT_THAT(Join(options_), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(KeyPath(options_.dir))));
+  EXPECT_THAT(requests_, IsEmpty());
 }
 
 TEST_F(JoinTest, ChecksNames) {
