@@ -12,7 +12,8 @@ namespace causeway::worker {
 
 struct WorkerEnd {
   absl::Status status;
-  bool refused = false;  // By the coordinator, for good; or another worker runs in this folder. Trying again is useless.
+  // By the coordinator, for good; or another worker runs in this folder. Trying again is useless.
+  bool refused = false;
 };
 
 // Runs a worker as `config` says until `end` is set or the coordinator refuses it. Blocks. `factory` is not owned.
