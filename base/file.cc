@@ -173,9 +173,11 @@ class PosixFileSystem : public FileSystem {
   }
 
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForRead(const std::string& path) override {
-    ASSIGN_OR_RETURN(Fd fd, Open(path, O_RDONLY, 0, "open"));
+    // Not blocking: a pipe without a writer would hold up whoever opens it.
+    ASSIGN_OR_RETURN(Fd fd, Open(path, O_RDONLY | O_NONBLOCK, 0, "open"));
     struct stat info;
     if (::fstat(fd.get(), &info) != 0) return ErrnoError("look at", path, errno);
+    if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
     return std::make_unique<PosixRandomAccessFile>(path, std::move(fd), info.st_size);
   }
 

@@ -44,6 +44,7 @@ class FileSystem {
       const std::string& path) = 0;  // Created if missing.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path,
                                                                int mode = 0644) = 0;  // Truncates.
+  // Errors: also InvalidArgument (not a regular file).
   virtual absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForRead(const std::string& path) = 0;
 
   // The whole file. Errors: also ResourceExhausted when it is larger than `max_bytes`.

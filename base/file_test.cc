@@ -300,5 +300,12 @@ TEST(TempDir, IsGoneAfterwards) {
   EXPECT_FALSE(RealFileSystem()->Exists(path));
 }
 
+TEST(FileTest, APipeIsNoFileAndHoldsNobodyUp) {
+  TempDir dir;
+  ASSERT_EQ(::mkfifo(dir.Join("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(RealFileSystem()->OpenForRead(dir.Join("pipe")),
+              StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("not a regular file")));
+}
+
 }  // namespace
 }  // namespace causeway

@@ -146,6 +146,8 @@ void AddFleetCommands(CLI::App* app, Arguments* a) {
   add->add_option("--uses", a->site_add.uses, "How many workers may join with the token (default 16)")
       ->check(CLI::Range(1, 100000));
   add->add_option("--lifetime", a->lifetime, "How long the token is valid, such as 2h (default 24h)");
+  add->add_option("--request-id", a->site_add.request_id,
+                  "Asking again with the same id replaces the token that was made before");
   AddCommand(site, a, "list", "List the sites", "causeway site list", [](Session& s) { return SiteList(s); });
   AddCommand(site, a, "remove", "Remove a site without workers, and its tokens", "causeway site remove eu-west",
              [a](Session& s) { return SiteRemove(s, a->name); })

@@ -1,6 +1,8 @@
 #include "cli/fleet_commands.h"
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/random.h"
 #include "base/status_macros.h"
 #include "cli/output.h"
 #include "dataplane/protocol_version.h"
@@ -25,6 +27,7 @@ absl::Status SiteAdd(Session& session, const SiteAddOptions& options) {
   request.set_site(options.site);
   request.set_token_uses(options.uses);
   request.set_token_lifetime_s(absl::ToDoubleSeconds(options.lifetime));
+  request.set_request_id(options.request_id.empty() ? absl::BytesToHexString(RandomBytes(16)) : options.request_id);
   ASSIGN_OR_RETURN(v1::AddSiteResponse response, client->AddSite(request, session.timeout()));
   std::string join = absl::StrCat("causeway-worker join ", response.address(), " --token ", response.token(),
                                   " --ca-pin ", response.ca_pin());

@@ -14,6 +14,7 @@ struct SiteAddOptions {
   std::string site;
   int uses = 0;                                    // 0: the coordinator's default.
   absl::Duration lifetime = absl::ZeroDuration();  // 0: the coordinator's default.
+  std::string request_id;                          // Empty: a random one.
 };
 // Standard output gets exactly the line to run on each of the site's nodes.
 absl::Status SiteAdd(Session& session, const SiteAddOptions& options);

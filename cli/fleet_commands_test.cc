@@ -11,6 +11,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 class FleetCommandsTest : public CliTest {};
 
@@ -25,11 +27,21 @@ TEST_F(FleetCommandsTest, SiteAddPrintsExactlyTheJoinLine) {
   EXPECT_EQ(out(), "causeway-worker join coord.example:7443 --token secret --ca-pin sha256:abc\n");
   EXPECT_THAT(err(),
               AllOf(HasSubstr("site eu-west added"), HasSubstr("4 uses"), HasSubstr("causeway token revoke t1")));
-  EXPECT_THAT(coordinator_.calls, ElementsAre("AddSite site: \"eu-west\" token_uses: 4 token_lifetime_s: 7200"));
+  EXPECT_THAT(coordinator_.calls, ElementsAre(StartsWith("AddSite site: \"eu-west\" token_uses: 4 "
+                                                         "token_lifetime_s: 7200 request_id: \"")));
   EXPECT_EQ(Run({"site", "add", "eu-west", "--output", "json"}), 0);
   EXPECT_EQ(OutJson()["schema"], "causeway.site-added/1");
   EXPECT_EQ(OutJson()["join_command"], "causeway-worker join coord.example:7443 --token secret --ca-pin sha256:abc");
-  EXPECT_EQ(coordinator_.calls.back(), "AddSite site: \"eu-west\"");
+  EXPECT_THAT(coordinator_.calls.back(), StartsWith("AddSite site: \"eu-west\" request_id: \""));
+}
+
+TEST_F(FleetCommandsTest, EverySiteAddIsARequestOfItsOwnUnlessToldOtherwise) {
+  EXPECT_EQ(Run({"site", "add", "eu-west"}), 0);
+  EXPECT_EQ(Run({"site", "add", "eu-west"}), 0);
+  ASSERT_THAT(coordinator_.calls, SizeIs(2));
+  EXPECT_NE(coordinator_.calls[0], coordinator_.calls[1]);
+  EXPECT_EQ(Run({"site", "add", "eu-west", "--request-id", "r1"}), 0);
+  EXPECT_EQ(coordinator_.calls.back(), "AddSite site: \"eu-west\" request_id: \"r1\"");
 }
 
 TEST_F(FleetCommandsTest, SiteAddBadFlags) {

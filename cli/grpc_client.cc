@@ -3,6 +3,7 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -26,6 +27,8 @@ constexpr int64_t kMaxPemBytes = 1 << 20;
 // Guards this machine's memory against a coordinator that announces nonsense.
 constexpr int64_t kMaxModelBytes = int64_t{64} << 30;
 
+constexpr absl::Duration kReconnectTime = absl::Seconds(10);  // For one try.
+
 void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
   if (timeout != absl::InfiniteDuration()) context->set_deadline(absl::ToChronoTime(RealClock()->WallNow() + timeout));
 }
@@ -33,7 +36,9 @@ void SetTimeout(grpc::ClientContext* context, absl::Duration timeout) {
 class GrpcOperatorClient : public OperatorClient {
  public:
   GrpcOperatorClient(std::shared_ptr<grpc::Channel> control, std::shared_ptr<grpc::Channel> bulk)
-      : stub_(v1::Operator::NewStub(control)), dialer_(dataplane::MakeGrpcLinkDialer(std::move(bulk))) {}
+      : channel_(control),
+        stub_(v1::Operator::NewStub(control)),
+        dialer_(dataplane::MakeGrpcLinkDialer(std::move(bulk))) {}
 
 #define CAUSEWAY_CLI_CALL(Method)                                                                                    \
   absl::StatusOr<v1::Method##Response> Method(const v1::Method##Request& request, absl::Duration timeout) override { \
@@ -56,11 +61,18 @@ class GrpcOperatorClient : public OperatorClient {
 
   absl::Status WatchJob(const v1::GetJobRequest& request, absl::Duration timeout,
                         const std::function<void(const v1::GetJobResponse&)>& on_status) override {
+    // After a break: gRPC goes on with a handshake only while somebody waits for it.
+    if (watched_) {
+      channel_->WaitForConnected(absl::ToChronoTime(RealClock()->WallNow() + std::min(timeout, kReconnectTime)));
+    }
     grpc::ClientContext context;
     SetTimeout(&context, timeout);
     std::unique_ptr<grpc::ClientReader<v1::GetJobResponse>> reader = stub_->WatchJob(&context, request);
     v1::GetJobResponse response;
-    while (reader->Read(&response)) on_status(response);
+    while (reader->Read(&response)) {
+      watched_ = true;
+      on_status(response);
+    }
     return dataplane::FromGrpc(reader->Finish());
   }
 
@@ -95,8 +107,10 @@ class GrpcOperatorClient : public OperatorClient {
     return response;
   }
 
+  const std::shared_ptr<grpc::Channel> channel_;  // Control.
   const std::unique_ptr<v1::Operator::Stub> stub_;
   const std::unique_ptr<dataplane::LinkDialer> dialer_;
+  bool watched_ = false;  // A watch has been answered: the coordinator was there.
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/backoff.h"
 #include "base/status_macros.h"
 #include "cli/output.h"
@@ -88,6 +89,9 @@ std::string ShowText(const v1::GetJobResponse& status) {
     absl::StrAppend(&text, "  evaluation  version ", job.evaluation().version(), ": accuracy ",
                     HumanNumber(job.evaluation().accuracy(), 4), ", loss ", HumanNumber(job.evaluation().loss(), 4),
                     " on ", job.evaluation().total(), " samples\n");
+  }
+  if (status.waiting_for_size() > 0) {
+    absl::StrAppend(&text, "  waits for   ", absl::StrJoin(status.waiting_for(), ", "), "\n");
   }
   if (!status.job_dir().empty()) absl::StrAppend(&text, "  files       ", status.job_dir(), " (on the coordinator)\n");
   for (const auto& [reason, count] :

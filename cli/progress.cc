@@ -19,12 +19,18 @@ std::string AccuracyText(const v1::Evaluation& evaluation) {
   return absl::StrFormat("accuracy %.4f, loss %.4f", evaluation.accuracy(), evaluation.loss());
 }
 
-std::string PlanText(const v1::Plan& plan) {
+std::string PlanText(const v1::GetJobResponse& status) {
+  const v1::Plan& plan = status.plan();
+  std::set<std::string> emulated;
+  for (const v1::WorkerInJob& worker : status.workers()) {
+    if (worker.has_emulation()) emulated.insert(worker.worker());
+  }
   std::vector<std::string> shares;
   for (const v1::WorkerPlan& worker : plan.workers()) {
-    shares.push_back(worker.samples() == 0 ? absl::StrCat(worker.worker(), " none")
-                                           : absl::StrCat(worker.worker(), " ", worker.samples(),
-                                                          " samples in batches of ", worker.batch_size()));
+    const std::string name = absl::StrCat(worker.worker(), emulated.contains(worker.worker()) ? " (emulated)" : "");
+    shares.push_back(worker.samples() == 0
+                         ? absl::StrCat(name, " none")
+                         : absl::StrCat(name, " ", worker.samples(), " samples in batches of ", worker.batch_size()));
   }
   return absl::StrCat("plan ", plan.number(), plan.pinned() ? " (pinned)" : "",
                       plan.reason().empty() ? "" : absl::StrCat(" (", plan.reason(), ")"), ": ",
@@ -141,7 +147,7 @@ std::vector<std::string> JobEvents::Update(const v1::GetJobResponse& status) {
   if (state_changed && !HasEnded(summary.state())) add_state();
   if (status.has_plan() && status.plan().number() != plan_) {
     plan_ = status.plan().number();
-    add(PlanText(status.plan()));
+    add(PlanText(status));
   }
   for (const v1::WorkerInJob& worker : status.workers()) {
     auto [it, inserted] = live_.emplace(worker.worker(), worker.live());
@@ -149,6 +155,12 @@ std::vector<std::string> JobEvents::Update(const v1::GetJobResponse& status) {
       add(absl::StrCat("worker ", worker.worker(), worker.live() ? " is back" : " is lost"));
     }
     it->second = worker.live();
+    std::string& excluded = excluded_[worker.worker()];
+    if (worker.excluded() != excluded) {
+      excluded = worker.excluded();
+      add(excluded.empty() ? absl::StrCat("worker ", worker.worker(), " takes part again")
+                           : absl::StrCat("worker ", worker.worker(), " is left out: ", excluded));
+    }
   }
   for (const v1::RoundRecord& round : status.rounds()) {
     if (round.round() <= round_) continue;

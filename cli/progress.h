@@ -31,6 +31,7 @@ class JobEvents {
   int64_t round_ = -1;
   int64_t evaluated_ = -1;
   std::map<std::string, bool> live_;
+  std::map<std::string, std::string> excluded_;  // Why each is left out.
   std::map<std::string, int64_t> rejected_;
   std::string waiting_for_;
 };

@@ -15,6 +15,7 @@
 namespace causeway::jobspec {
 namespace {
 
+constexpr int64_t kMaxLength = int64_t{1} << 50;  // Of a job, in rounds or samples.
 constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxBatch = 1 << 20;
 constexpr NumberRange kAboveZero = {.min = 0, .min_excluded = true};
@@ -104,8 +105,8 @@ void ReadOptimizer(YamlMap map, v1::OptimizerSpec* optimizer) {
 void ReadEnd(YamlMap map, v1::EndSpec* end) {
   if (map.Has("epochs"))
     end->set_epochs(map.Double("epochs", std::nullopt, {.min = 0, .max = 1e6, .min_excluded = true}));
-  if (map.Has("rounds")) end->set_rounds(map.Int("rounds", std::nullopt, 1, kMaxInt));
-  if (map.Has("samples")) end->set_samples(map.Int("samples", std::nullopt, 1, kMaxInt));
+  if (map.Has("rounds")) end->set_rounds(map.Int("rounds", std::nullopt, 1, kMaxLength));
+  if (map.Has("samples")) end->set_samples(map.Int("samples", std::nullopt, 1, kMaxLength));
   for (absl::string_view key : {"epochs", "rounds", "samples", "target"}) map.Ignore(key);
   map.Unsupported("steps", "null");
   if (map.Has("target")) {

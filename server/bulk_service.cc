@@ -99,7 +99,9 @@ class ContributionSink : public dataplane::PushSink {
     FileSystem* fs = coordinator_->options().fs;
     ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, fs->OpenForRead(path));
     if (request_.initial()) return FinishInitial(*file);
-    const absl::Status valid = CheckContribution(ticket_.layout, *ticket_.committed, *file, ticket_.max_change);
+    double change_ratio = 0;
+    const absl::Status valid =
+        CheckContribution(ticket_.layout, *ticket_.committed, *file, ticket_.max_change, &change_ratio);
     if (!valid.ok()) {
       const std::string reason = RejectionReason(valid);
       if (reason.empty()) return valid;
@@ -107,10 +109,18 @@ class ContributionSink : public dataplane::PushSink {
         return coordinator_->RejectPush(peer_, request_, reason, std::string(valid.message()));
       });
     }
-    const double push_s = absl::ToDoubleSeconds(clock()->Now() - started_);
+    v1::StoredContribution info;
+    info.set_steps(request_.steps());
+    info.set_train_loss(request_.train_loss());
+    info.set_pull_s(request_.pull_s());
+    info.set_evaluate_s(request_.evaluate_s());
+    info.set_compute_s(request_.compute_s());
+    info.set_push_s(absl::ToDoubleSeconds(clock()->Now() - started_));
+    info.set_fresh_optimizer(request_.fresh_optimizer());
+    info.set_change_ratio(change_ratio);
     absl::StatusOr<bool> journaled =
-        Ask<bool>(executor_, clock(), "the coordinator's journal", [this, path, push_s]() -> absl::StatusOr<bool> {
-          RETURN_IF_ERROR(coordinator_->JournalPush(peer_, request_, path, push_s));
+        Ask<bool>(executor_, clock(), "the coordinator's journal", [this, &path, &info]() -> absl::StatusOr<bool> {
+          RETURN_IF_ERROR(coordinator_->JournalPush(peer_, request_, path, info));
           return true;
         });
     if (absl::IsAborted(journaled.status())) {
@@ -128,8 +138,8 @@ class ContributionSink : public dataplane::PushSink {
     }
     // Journaled, so the coordinator hears of it even when nobody waits for its answer any more: until then the round waits.
     Completion<v1::PushResult> answer;
-    executor_->Add([coordinator = coordinator_, peer = peer_, request = request_, added, push_s, answer]() mutable {
-      answer.Set(coordinator->FinishPush(peer, request, added, push_s));
+    executor_->Add([coordinator = coordinator_, peer = peer_, request = request_, added, info, answer]() mutable {
+      answer.Set(coordinator->FinishPush(peer, request, added, info));
     });
     absl::StatusOr<v1::PushResult> result =
         answer.Await(clock(), clock()->Now() + kAskTimeout, "the coordinator's answer to a push");

@@ -54,7 +54,7 @@ std::string RejectionReason(const absl::Status& status) {
 }
 
 absl::Status CheckContribution(const dataplane::Layout& layout, absl::Span<const uint8_t> committed,
-                               const RandomAccessFile& part, double max_change) {
+                               const RandomAccessFile& part, double max_change, double* change_ratio) {
   RETURN_IF_ERROR(CheckSize(layout, part));
   if (static_cast<int64_t>(committed.size()) != layout.total_bytes()) {
     return absl::InvalidArgumentError(
@@ -85,7 +85,9 @@ absl::Status CheckContribution(const dataplane::Layout& layout, absl::Span<const
                                            }));
   }
   const double change = std::sqrt(change_squares);
-  const double bound = max_change * std::max(1.0, std::sqrt(committed_squares));
+  const double size = std::max(1.0, std::sqrt(committed_squares));
+  const double bound = max_change * size;
+  if (change_ratio != nullptr) *change_ratio = change / size;
   if (change <= bound) return absl::OkStatus();
   return RejectionError(kRejectChangeTooLarge,
                         absl::StrCat("the parameters changed by ", change, " (L2), at most ", bound, " is allowed"));

@@ -25,10 +25,11 @@ std::string RejectionReason(const absl::Status& status);
 // Checks the values of a packed contribution against the committed model that it started from, in one pass, in blocks:
 // floats finite and in range, and over the parameters |contribution - committed| <= max_change * max(1, |committed|) in
 // the L2 norm. Buffers are not part of the norms.
+// `change_ratio`, if not null, is set to the left side over max(1, |committed|).
 // Errors: InvalidArgument with a reason (the first that is found, naming the tensor); InvalidArgument without one (the
 // sizes do not fit), and those of reading.
 absl::Status CheckContribution(const dataplane::Layout& layout, absl::Span<const uint8_t> committed,
-                               const RandomAccessFile& part, double max_change);
+                               const RandomAccessFile& part, double max_change, double* change_ratio = nullptr);
 
 // The same for an initial model, which has nothing to be compared with: floats finite.
 absl::Status CheckInitialModel(const dataplane::Layout& layout, const RandomAccessFile& part);

@@ -87,8 +87,11 @@ class HeartbeatReactor : public grpc::ServerBidiReactor<v1::HeartbeatRequest, v1
       Close(absl::OkStatus());
       return;
     }
-    executor_->Add([self = shared_from_this(), request = request_] { self->Handle(request); });
-    ReadNext();
+    // The next one is read when this one has been dealt with: a flood waits in its sender.
+    executor_->Add([self = shared_from_this()] {
+      self->Handle(self->request_);
+      self->ReadNext();
+    });
   }
 
   void OnWriteDone(bool ok) override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/log.h"
@@ -68,6 +69,26 @@ absl::StatusOr<std::vector<scheduler::WorkerRanges>> LoadShards(const std::strin
   return shards;
 }
 
+// Text from outside, fit to be shown: at most 200 characters, none of which controls a terminal.
+std::string Printable(absl::string_view text) {
+  std::string printable(text.substr(0, 200));
+  for (char& c : printable) {
+    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
+  }
+  return printable;
+}
+
+absl::StatusOr<std::string> Sha256OfFile(const RandomAccessFile& file) {
+  dataplane::Sha256 digest;
+  std::vector<uint8_t> buffer(1 << 20);
+  for (int64_t offset = 0; offset < file.size_bytes(); offset += static_cast<int64_t>(buffer.size())) {
+    buffer.resize(std::min<int64_t>(static_cast<int64_t>(buffer.size()), file.size_bytes() - offset));
+    RETURN_IF_ERROR(file.Read(offset, absl::MakeSpan(buffer)));
+    digest.Update(buffer);
+  }
+  return digest.Finish();
+}
+
 template <typename Message>
 absl::StatusOr<Message> ParseStored(const std::string& bytes, absl::string_view what) {
   Message message;
@@ -111,6 +132,11 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(Options options
   ASSIGN_OR_RETURN(coordinator->journal_, Journal::Open(JoinPath(o.dir, "journal.db")), "journal");
   ASSIGN_OR_RETURN(const int64_t incarnation, coordinator->journal_->NextIncarnation());
   coordinator->incarnation_ = Incarnation(incarnation);
+  ASSIGN_OR_RETURN(const std::vector<std::string> jobs, o.fs->List(JoinPath(o.dir, "jobs")));
+  if (incarnation == 1 && !jobs.empty()) {
+    return absl::DataLossError(absl::StrCat("the journal is empty, but ", o.dir, "/jobs holds ", jobs[0],
+                                            ": put the journal back, or start with an empty folder"));
+  }
   ASSIGN_OR_RETURN(coordinator->spool_,
                    Spool::Create({.fs = o.fs, .dir = JoinPath(o.dir, "spool"), .max_bytes = o.spool_limit_bytes}),
                    "spool");
@@ -277,6 +303,8 @@ absl::Status Coordinator::ReaddContributions(JobEntry* entry) {
     const auto add = [&]() -> absl::Status {
       ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, options_.fs->OpenForRead(paths[key]),
                        "spooled contribution");
+      ASSIGN_OR_RETURN(const std::string sha256, Sha256OfFile(*file));
+      if (sha256 != row.sha256) return absl::DataLossError(absl::StrCat(paths[key], " is damaged"));
       MutexLock lock(&entry->sum->mu);
       return entry->sum->sum->Add(*file, row.samples, participant->participant.rank);
     };
@@ -352,9 +380,12 @@ void Coordinator::PresentTo(JobEntry* entry, const Worker& worker, absl::Time no
 void Coordinator::TakeLost(absl::Time now) {
   for (const Membership::Lost& lost : membership_.TakeLost(now)) {
     const Worker& worker = *membership_.Find(lost.worker);
-    log::Warning("worker lost",
-                 {{"worker", lost.worker.value()}, {"site", worker.site.value()}, {"reason", lost.reason}});
-    if (const Site* site = membership_.Find(worker.site); site != nullptr) {
+    const Site* site = membership_.Find(worker.site);
+    log::Warning("worker lost", {{"worker", lost.worker.value()},
+                                 {"site", worker.site.value()},
+                                 {"generation", site == nullptr ? 0 : site->generation.value()},
+                                 {"reason", lost.reason}});
+    if (site != nullptr) {
       if (absl::Status put = journal_->PutSite({.name = site->name.value(), .generation = site->generation.value()});
           !put.ok()) {
         log::Error("journal", {{"status", put}});
@@ -624,14 +655,24 @@ absl::StatusOr<v1::RegisterResponse> Coordinator::Register(const dataplane::Peer
                                                            const std::string& address) {
   RETURN_IF_ERROR(dataplane::CheckCompatible(request.version(), absl::StrCat("worker ", peer.name)));
   if (request.incarnation() <= 0) return absl::InvalidArgumentError("an incarnation is a positive number");
-  const absl::Time now = options_.clock->Now();
+  // What a worker says of itself is shown to operators.
+  v1::RegisterRequest shown = request;
+  for (std::string* text :
+       {shown.mutable_device()->mutable_kind(), shown.mutable_device()->mutable_name(),
+        shown.mutable_device()->mutable_torch_version(), shown.mutable_version()->mutable_build()}) {
+    *text = Printable(*text);
+  }
   const WorkerId name(peer.name);
-  ASSIGN_OR_RETURN(const Membership::Registered registered, membership_.Register(name, request, now));
+  ASSIGN_OR_RETURN(const Membership::Registered registered, membership_.Register(name, shown, options_.clock->Now()));
   membership_.SetAddress(name, address);
   const Worker& worker = *membership_.Find(name);
   RETURN_IF_ERROR(PutWorker(worker));
+  // The grace until its heartbeat stream opens begins now, however long storing took.
+  const absl::Time now = options_.clock->Now();
+  membership_.StreamBroken(name, worker.incarnation, now);
   log::Info("worker registered", {{"worker", peer.name},
                                   {"site", peer.site},
+                                  {"generation", membership_.Find(worker.site)->generation.value()},
                                   {"incarnation", request.incarnation()},
                                   {"restarted", registered.restarted},
                                   {"returned", registered.returned},
@@ -716,6 +757,8 @@ Coordinator::JobEntry* Coordinator::JobOf(const dataplane::PeerIdentity& peer, c
   } else if (worker->incarnation.value() != fence.incarnation()) {
     *error = absl::AbortedError(
         absl::StrCat("incarnation ", fence.incarnation(), " is not the registered one, ", worker->incarnation.value()));
+  } else if (fence.fragment() != 0) {
+    *error = absl::InvalidArgumentError("this version knows one fragment, 0");
   } else {
     return entry;
   }
@@ -767,7 +810,10 @@ absl::Status Coordinator::ReportFailure(const dataplane::PeerIdentity& peer, con
   absl::Status error;
   JobEntry* entry = JobOf(peer, request.fence(), &error);
   if (entry == nullptr) return error;
-  absl::Status status = entry->job->OnFailure(WorkerId(peer.name), request, options_.clock->Now());
+  v1::ReportFailureRequest shown = request;
+  shown.set_task(Printable(request.task()));
+  shown.set_message(Printable(request.message()));
+  absl::Status status = entry->job->OnFailure(WorkerId(peer.name), shown, options_.clock->Now());
   Pump();
   return status;
 }
@@ -839,6 +885,21 @@ void Coordinator::SubmitJob(const v1::SubmitJobRequest& request, SubmitCallback 
           return absl::InvalidArgumentError(absl::StrCat("data: label ", max_label, " found, but model.classes is ",
                                                          spec.model().classes(), " (labels count from 0)"));
         }
+        const auto check_channels = [](const v1::DataSource& source, const v1::DatasetInfo& info,
+                                       absl::string_view field) {
+          const int64_t channels = info.sample_shape(0);
+          for (const auto& [name, size] :
+               {std::pair("mean", source.mean_size()), std::pair("std", source.std_size())}) {
+            if (size != 0 && size != channels) {
+              return absl::InvalidArgumentError(absl::StrCat(field, ".normalize.", name, ": found ", size,
+                                                             " values; allowed: ", channels,
+                                                             ", one for each channel of the samples"));
+            }
+          }
+          return absl::OkStatus();
+        };
+        RETURN_IF_ERROR(check_channels(spec.data().train(), both.first.info, "data.train"));
+        if (HasTestSet(spec)) RETURN_IF_ERROR(check_channels(spec.data().test(), both.second.info, "data.test"));
         if (both.first.info.samples() < workers) {
           return absl::InvalidArgumentError(absl::StrCat("data.train: ", both.first.info.samples(), " samples for ",
                                                          workers, " workers; each needs one at least"));
@@ -1075,7 +1136,10 @@ v1::ListTokensResponse Coordinator::ListTokens() const {
   return response;
 }
 
-absl::Status Coordinator::RevokeToken(const std::string& id) {
+absl::Status Coordinator::RevokeToken(const std::string& text) {
+  // Who gives the whole token means its id; a secret is never sent back in a message.
+  absl::StatusOr<JoinToken> token = ParseJoinToken(text);
+  const std::string id = token.ok() ? token->id : text;
   Membership trial = membership_;
   RETURN_IF_ERROR(trial.RevokeToken(id));
   RETURN_IF_ERROR(PutToken(trial.tokens().at(id)));
@@ -1153,18 +1217,10 @@ absl::StatusOr<v1::PushResult> Coordinator::RejectPush(const dataplane::PeerIden
 }
 
 absl::Status Coordinator::JournalPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request,
-                                      const std::string& path, double push_s) {
+                                      const std::string& path, const v1::StoredContribution& info) {
   JobEntry* entry = FindJob(request.fence().job());
   if (entry == nullptr || !entry->job->BeginAdding(WorkerId(peer.name), request))
     return absl::AbortedError("its round has passed");
-  v1::StoredContribution info;
-  info.set_steps(request.steps());
-  info.set_train_loss(request.train_loss());
-  info.set_pull_s(request.pull_s());
-  info.set_evaluate_s(request.evaluate_s());
-  info.set_compute_s(request.compute_s());
-  info.set_push_s(push_s);
-  info.set_fresh_optimizer(request.fresh_optimizer());
   absl::Status added = journal_->AddContribution({.job = entry->row.name,
                                                   .fragment = 0,
                                                   .round = request.fence().round(),
@@ -1182,7 +1238,7 @@ absl::Status Coordinator::JournalPush(const dataplane::PeerIdentity& peer, const
 
 absl::StatusOr<v1::PushResult> Coordinator::FinishPush(const dataplane::PeerIdentity& peer,
                                                        const v1::PushRequest& request, const absl::Status& added,
-                                                       double push_s) {
+                                                       const v1::StoredContribution& info) {
   JobEntry* entry = FindJob(request.fence().job());
   if (entry == nullptr) return absl::NotFoundError("the job is gone");
   if (!added.ok()) {
@@ -1191,15 +1247,9 @@ absl::StatusOr<v1::PushResult> Coordinator::FinishPush(const dataplane::PeerIden
     Pump();
     return added;
   }
-  v1::StoredContribution info;
-  info.set_train_loss(request.train_loss());
-  info.set_pull_s(request.pull_s());
-  info.set_evaluate_s(request.evaluate_s());
-  info.set_compute_s(request.compute_s());
-  info.set_push_s(push_s);
-  info.set_fresh_optimizer(request.fresh_optimizer());
   entry->job->OnAdded(WorkerId(peer.name), request, info, options_.clock->Now());
   metrics_->CountContribution(entry->row.name, "counted");
+  metrics_->CountPhases(entry->row.name, peer.site, peer.name, info);
   v1::PushResult result;
   result.set_outcome(v1::PushResult::OUTCOME_COUNTED);
   Pump();

@@ -111,7 +111,7 @@ class Coordinator {
   v1::ListSitesResponse ListSites() const;
   absl::Status RemoveSite(const std::string& site);
   v1::ListTokensResponse ListTokens() const;
-  absl::Status RevokeToken(const std::string& id);
+  absl::Status RevokeToken(const std::string& text);  // Its id, or the whole token.
   absl::StatusOr<v1::ListModelsResponse> ListModels(const std::string& job) const;
 
   // ---- Bulk, in steps between which the caller moves bytes on its own thread
@@ -135,9 +135,9 @@ class Coordinator {
                                             const std::string& reason, const std::string& message);
   // Journals a verified contribution. OK: add it to the ticket's sum, then call FinishPush. Errors: Aborted (its round has passed).
   absl::Status JournalPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request, const std::string& path,
-                           double push_s);
+                           const v1::StoredContribution& info);
   absl::StatusOr<v1::PushResult> FinishPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request,
-                                            const absl::Status& added, double push_s);
+                                            const absl::Status& added, const v1::StoredContribution& info);
   absl::StatusOr<v1::PushResult> CommitInitial(const v1::PushRequest& request,
                                                const ParameterStore::Checkpoint& checkpoint, PackedModel packed);
   struct PullTicket {

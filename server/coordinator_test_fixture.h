@@ -273,7 +273,7 @@ class CoordinatorTest : public ::testing::Test {
     request.set_attempt(train.attempt());
     request.set_layout_sha256(layout_.hash());
     request.set_parts(1);
-    request.mutable_elements()->set_end(layout_.total_elements());
+    request.add_elements()->set_end(layout_.total_elements());
     request.set_samples(train.planned_samples());
     request.set_train_loss(2);
     return request;
@@ -316,6 +316,7 @@ class CoordinatorTest : public ::testing::Test {
     } else if (a.has_profile()) {
       v1::ReportProfileRequest request;
       *request.mutable_fence() = Fence(worker, -1);
+      request.set_attempt(a.profile().attempt());
       for (int64_t size : a.profile().batch_sizes()) {
         auto* time = request.mutable_profile()->add_batch_times();
         time->set_batch_size(size);

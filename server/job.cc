@@ -17,6 +17,7 @@ namespace {
 constexpr absl::Duration kMinRoundDeadline = absl::Seconds(30);
 constexpr absl::Duration kMinEvaluationDeadline = absl::Seconds(60);
 constexpr int kMaxRejectedRounds = 3;
+constexpr int kMaxBatchTimes = 100;
 constexpr int kMaxMissedRounds = 10;
 constexpr double kSlowestUploadBytesPerS = 64 << 10;  // of the initial model; slower ones are given up
 constexpr size_t kShownRounds = 1000;
@@ -270,27 +271,37 @@ absl::Status Job::OnProfile(const WorkerId& worker, const v1::ReportProfileReque
       return absl::InvalidArgumentError("a profile with an impossible batch time");
     }
   }
+  if (request.profile().max_parallel() < 1 || request.profile().batch_times_size() > kMaxBatchTimes) {
+    return absl::InvalidArgumentError("a profile with no largest batch, or too many batch sizes");
+  }
   if (!(request.profile().down_bytes_per_s() > 0) || !(request.profile().up_bytes_per_s() > 0) ||
       request.profile().batch_times().empty()) {
     return absl::InvalidArgumentError("a profile without figures");
   }
+  // Repeated, or asked for by a former coordinator.
+  if (member->profile.has_value() || request.attempt() != options_.attempt_base + 1) return absl::OkStatus();
   Answered(member, now);
-  if (member->profile.has_value()) return absl::OkStatus();  // Repeated.
+  if (options_.spec.batch().per_worker() > request.profile().max_parallel()) {
+    member->excluded = absl::StrCat("its largest batch is ", request.profile().max_parallel(), ", batch.per_worker is ",
+                                    options_.spec.batch().per_worker());
+    return absl::OkStatus();
+  }
   member->profile = request.profile();
   actions_.push_back(StoreProfile{.worker = worker, .profile = request.profile()});
-  phase_progress_ = now;
   return absl::OkStatus();
 }
 
 absl::Status Job::OnData(const WorkerId& worker, const v1::ReportDataRequest& request, absl::Time now) {
   Member* member = FindMember(worker);
   if (member == nullptr || !active()) return absl::FailedPreconditionError("no data of this worker is wanted now");
+  const bool known = (next_.has_value() && request.plan() == next_->result.plan.number()) ||
+                     (active_.has_value() && request.plan() == active_->result.plan.number());
+  if (!known || request.plan() <= member->data_plan)
+    return absl::OkStatus();  // Repeated, or of a plan that has passed.
   Answered(member, now);
-  if (request.plan() <= member->data_plan) return absl::OkStatus();  // Repeated.
   member->data_plan = request.plan();
   member->fetch_bytes += request.bytes_fetched();
   member->fetch_s += request.seconds();
-  phase_progress_ = now;
   return absl::OkStatus();
 }
 
@@ -386,7 +397,8 @@ absl::StatusOr<std::optional<v1::PushResult>> Job::CheckPush(const WorkerId& wor
   }
   if (!active() || !layout_.has_value()) return not_wanted("job_over", "the job takes no contributions");
   const bool shape_fits = request.part() == 0 && request.parts() == 1 && fence.fragment() == 0 &&
-                          request.elements().begin() == 0 && request.elements().end() == layout_->total_elements() &&
+                          request.elements_size() == 1 && request.elements(0).begin() == 0 &&
+                          request.elements(0).end() == layout_->total_elements() &&
                           request.total_bytes() == layout_->total_bytes() && request.sha256().size() == 32;
   if (request.initial()) {
     if (version_.value() >= 0) return counted;
@@ -431,6 +443,7 @@ v1::PushResult Job::RejectContribution(const WorkerId& worker, const v1::PushReq
   log::Warning("contribution rejected", {{"job", options_.spec.name()},
                                          {"worker", worker.value()},
                                          {"round", request.fence().round()},
+                                         {"generation", request.fence().site_generation()},
                                          {"attempt", request.attempt()},
                                          {"reason", reason},
                                          {"message", message}});
@@ -464,6 +477,7 @@ void Job::OnAdded(const WorkerId& worker, const v1::PushRequest& request, const 
   log::Info("contribution counted", {{"job", options_.spec.name()},
                                      {"worker", worker.value()},
                                      {"round", round_.value()},
+                                     {"generation", request.fence().site_generation()},
                                      {"samples", request.samples()},
                                      {"train_loss", info.train_loss()}});
 }
@@ -782,6 +796,14 @@ bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
       }
     }
   }
+  if (std::all_of(members_.begin(), members_.end(), [](const auto& m) { return !m.second.excluded.empty(); })) {
+    std::vector<std::string> why;
+    for (const auto& [worker, member] : members_) why.push_back(absl::StrCat(worker.value(), ": ", member.excluded));
+    Fail(absl::StrCat("no worker is left (", absl::StrJoin(why, "; "), "); the last good model is version ",
+                      version_.value()),
+         now);
+    return false;
+  }
   if (EndReached()) {
     if (options_.test.samples() == 0) {
       Finish(version_, "", now);
@@ -1078,12 +1100,13 @@ v1::Assignment Job::AssignmentFor(const WorkerId& worker) const {
       AddRanges(it->second.ranges, evaluate->mutable_ranges());
     }
   }
-  if (book_ != nullptr && !committing_) {
+  if (book_ != nullptr) {
     const RoundBook::Entry* entry = book_->Find(worker);
-    // Who has contributed keeps the task until the commit, so that the answer to its push is not cut off; only another process of the same
-    // worker would do the round again in vain.
-    const bool open = entry != nullptr && entry->state != RoundBook::State::kRejected &&
-                      (entry->state != RoundBook::State::kCounted || member->contributed == member->incarnation);
+    // Who has contributed keeps the task until the commit is announced, so that the answer to its push is not cut off;
+    // only another process of the same worker would do the round again in vain.
+    const bool counted = entry != nullptr && entry->state == RoundBook::State::kCounted;
+    const bool open = counted ? member->contributed == member->incarnation
+                              : entry != nullptr && entry->state != RoundBook::State::kRejected && !committing_;
     if (open) {
       const v1::WorkerPlan* plan = PlanOf(*active_, worker);
       const int64_t n = active_->result.plan.rounds_per_epoch();

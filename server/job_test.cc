@@ -141,7 +141,7 @@ class Fleet {
     request.set_attempt(train.attempt());
     request.set_layout_sha256(w.layout.hash());
     request.set_parts(1);
-    request.mutable_elements()->set_end(w.layout.total_elements());
+    request.add_elements()->set_end(w.layout.total_elements());
     request.set_total_bytes(w.layout.total_bytes());
     request.set_samples(train.planned_samples());
     request.set_sha256(dataplane::Sha256Of(absl::StrCat(name, " ", train.round(), " ", train.attempt())));
@@ -200,6 +200,7 @@ class Fleet {
       stored_.version = job_->version();
     } else if (a.has_profile()) {
       v1::ReportProfileRequest request;
+      request.set_attempt(a.profile().attempt());
       *request.mutable_profile() = Profile(w);
       EXPECT_OK(job_->OnProfile(w.name, request, now_));
     } else if (a.has_evaluate()) {
@@ -574,6 +575,24 @@ TEST(JobTest, AMuteWorkerHoldsUpPreparingAndProfilingForAWhileOnly) {
   EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
 }
 
+TEST(JobTest, AnOddProfileCostsItsWorkerOnly) {
+  v1::JobSpec spec = Spec();
+  spec.mutable_batch()->set_per_worker(16);
+  Fleet fleet = WithWorkers(2, spec);
+  fleet.Run([&] { return fleet.Task("w1").has_profile(); });
+  v1::ReportProfileRequest request;
+  request.set_attempt(fleet.Task("w1").profile().attempt());
+  *request.mutable_profile() = Fleet::Profile(fleet.worker("w1"));
+  request.mutable_profile()->set_max_parallel(0);
+  EXPECT_THAT(fleet.job().OnProfile(WorkerId("w1"), request, fleet.now()),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  request.mutable_profile()->set_max_parallel(8);
+  EXPECT_OK(fleet.job().OnProfile(WorkerId("w1"), request, fleet.now()));
+  fleet.Run();
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
+  EXPECT_THAT(fleet.job().Status(fleet.now()).workers(1).excluded(), HasSubstr("largest batch is 8"));
+}
+
 TEST(JobTest, AMuteUploaderIsReplaced) {
   Fleet fleet = WithWorkers(2);
   fleet.Run([&] { return fleet.Task("w0").prepare().upload_initial() && fleet.Task("w1").has_prepare(); });
@@ -851,8 +870,8 @@ TEST(JobTest, ShapesThatDoNotFit) {
       [](auto* r) { r->set_part(1); },
       [](auto* r) { r->set_parts(2); },
       [](auto* r) { r->mutable_fence()->set_fragment(1); },
-      [](auto* r) { r->mutable_elements()->set_begin(1); },
-      [](auto* r) { r->mutable_elements()->set_end(3); },
+      [](auto* r) { r->mutable_elements(0)->set_begin(1); },
+      [](auto* r) { r->mutable_elements(0)->set_end(3); },
       [](auto* r) { r->set_total_bytes(r->total_bytes() + 1); },
       [](auto* r) { r->set_total_bytes(int64_t{1} << 60); },
       [](auto* r) { r->set_sha256("short"); },

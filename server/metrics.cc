@@ -1,5 +1,7 @@
 #include "server/metrics.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "dataplane/protocol_version.h"
@@ -148,6 +150,24 @@ void Metrics::CountContribution(const std::string& job, const std::string& outco
       ->GetCounter("causeway_contributions_total", "Contributions by outcome: counted, or why not.",
                    {{"job", job}, {"outcome", outcome}})
       ->Increment();
+}
+
+void Metrics::CountPhases(const std::string& job, const std::string& site, const std::string& worker,
+                          const v1::StoredContribution& info) {
+  const std::pair<const char*, double> phases[] = {
+      {"pull", info.pull_s()}, {"evaluate", info.evaluate_s()}, {"compute", info.compute_s()}, {"push", info.push_s()}};
+  for (const auto& [phase, seconds] : phases) {
+    registry_
+        ->GetCounter("causeway_round_phase_seconds_total",
+                     "Seconds of counted rounds by worker and phase: pull, evaluate, compute, push.",
+                     {{"job", job}, {"site", site}, {"worker", worker}, {"phase", phase}})
+        ->Increment(std::max(0.0, seconds));
+  }
+  registry_
+      ->GetGauge("causeway_contribution_change_ratio",
+                 "L2 of the newest contribution's change over that of the model it started from (at least 1).",
+                 {{"job", job}, {"site", site}, {"worker", worker}})
+      ->Set(info.change_ratio());
 }
 
 void Metrics::CountTransfer(const std::string& direction, const std::string& kind, double bytes, absl::Duration took) {

@@ -5,6 +5,7 @@
 
 #include "absl/time/time.h"
 #include "base/metrics.h"
+#include "proto/journal.pb.h"
 #include "proto/operator.pb.h"
 #include "server/membership.h"
 
@@ -27,6 +28,9 @@ class Metrics {
   void CountDroppedRound(const std::string& job);
   // `outcome`: counted, or the reason of a refusal.
   void CountContribution(const std::string& job, const std::string& outcome);
+  // What a counted contribution's round cost its worker, and how far it moved the model.
+  void CountPhases(const std::string& job, const std::string& site, const std::string& worker,
+                   const v1::StoredContribution& info);
   // `direction`: in or out; `kind`: fetch, probe, pull, push.
   void CountTransfer(const std::string& direction, const std::string& kind, double bytes, absl::Duration took);
   void CountRefusedCall(const std::string& reason);

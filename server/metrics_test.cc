@@ -123,5 +123,23 @@ TEST_F(MetricsTest, Counters) {
   EXPECT_THAT(text, HasSubstr("causeway_certificate_expiry_seconds 3600\n"));
 }
 
+TEST(MetricsTest, PhasesOfACountedContribution) {
+  const std::unique_ptr<MetricRegistry> registry = MetricRegistry::Create();
+  Metrics metrics(registry.get());
+  v1::StoredContribution info;
+  info.set_pull_s(0.5);
+  info.set_compute_s(2);
+  info.set_change_ratio(0.25);
+  metrics.CountPhases("job", "lab", "a1", info);
+  metrics.CountPhases("job", "lab", "a1", info);
+  const std::string text = registry->Expose();
+  EXPECT_THAT(
+      text,
+      HasSubstr("causeway_round_phase_seconds_total{job=\"job\",phase=\"compute\",site=\"lab\",worker=\"a1\"} 4\n"));
+  EXPECT_THAT(
+      text, HasSubstr("causeway_round_phase_seconds_total{job=\"job\",phase=\"pull\",site=\"lab\",worker=\"a1\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("causeway_contribution_change_ratio{job=\"job\",site=\"lab\",worker=\"a1\"} 0.25\n"));
+}
+
 }  // namespace
 }  // namespace causeway::server

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <utility>
@@ -61,7 +62,7 @@ class ServerImpl : public Server {
     registry_ = MetricRegistry::Create();
     executor_ = std::make_unique<SerialExecutor>("coordinator", clock);
     io_ = std::make_unique<SerialExecutor>("coordinator-io", clock);
-    options.dir = config.dir;
+    options.dir = std::filesystem::absolute(config.dir).lexically_normal().string();
     options.data_root = config.data_root;
     options.advertise = config.advertise.ToString();
     options.heartbeat = config.heartbeat;

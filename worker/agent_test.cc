@@ -271,7 +271,10 @@ TEST_F(AgentTest, StopsWhatIsNotAssignedAnyMore) {
   coordinator_.Assign({});
   ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.heartbeats().back().assignment_sequence() == 4; }));
   hold_ = false;
-  ASSERT_TRUE(coordinator_.Await([&] { return board_.Get().phase() == v1::WORKER_PHASE_IDLE; }));
+  v1::Assignment other = Prepare();
+  other.set_job("other");
+  coordinator_.Assign(other);  // Done when the same thread is through with the round.
+  ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.models().size() == 3; }));
   EXPECT_EQ(batches_, before + 1);  // The step that ran was finished.
   EXPECT_EQ(coordinator_.pushes().size(), 1u);
 }

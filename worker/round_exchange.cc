@@ -67,7 +67,7 @@ v1::PushRequest WholeModelPush(const v1::Fence& fence, const dataplane::Layout& 
   *request.mutable_fence() = fence;
   request.set_layout_sha256(layout.hash());
   request.set_parts(1);
-  request.mutable_elements()->set_end(layout.total_elements());
+  request.add_elements()->set_end(layout.total_elements());
   return request;
 }
 

@@ -88,7 +88,7 @@ TEST_F(RoundExchangeTest, KeepsAContributionAndOffersItAgain) {
   const auto pushes = coordinator_.pushes();
   ASSERT_THAT(pushes, SizeIs(2));
   EXPECT_EQ(pushes[0].bytes, bytes_);
-  EXPECT_EQ(pushes[0].request.elements().end(), 10);
+  EXPECT_EQ(pushes[0].request.elements(0).end(), 10);
   EXPECT_EQ(pushes[0].request.parts(), 1);
   EXPECT_EQ(pushes[0].request.layout_sha256(), layout_.hash());
   EXPECT_EQ(pushes[0].request.fence().site_generation(), 1);

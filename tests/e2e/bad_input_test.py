@@ -194,7 +194,7 @@ class DataTest(unittest.TestCase):
             for damage, name, says in ((truncated, "train-images", "truncated: its header says [400, 28, 28], but it holds at most"),
                                        (corrupt, "train-images", "corrupt gzip: "),
                                        (truncated_gzip, "train-images", "truncated gzip: it ends within the compressed data, after "),
-                                       (unreadable, "train-images", "Is a directory"),
+                                       (unreadable, "train-images", "not a regular file"),
                                        (lambda: os.remove(images), "train-images", "No such file"),
                                        (no_idx, "train-images", "it starts with 50352032, expected 00000803"),
                                        (fewer_labels, "train-labels", "399 labels, expected 400"),
