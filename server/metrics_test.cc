@@ -123,7 +123,7 @@ TEST_F(MetricsTest, Counters) {
   EXPECT_THAT(text, HasSubstr("causeway_certificate_expiry_seconds 3600\n"));
 }
 
-TEST(MetricsTest, PhasesOfACountedContribution) {
+TEST(MetricsPhasesTest, CountedContribution) {
   const std::unique_ptr<MetricRegistry> registry = MetricRegistry::Create();
   Metrics metrics(registry.get());
   v1::StoredContribution info;
