@@ -300,7 +300,7 @@ TEST(TempDir, IsGoneAfterwards) {
   EXPECT_FALSE(RealFileSystem()->Exists(path));
 }
 
-TEST(FileTest, APipeIsNoFileAndHoldsNobodyUp) {
+TEST(FilePipeTest, APipeIsNoFileAndHoldsNobodyUp) {
   TempDir dir;
   ASSERT_EQ(::mkfifo(dir.Join("pipe").c_str(), 0600), 0);
   EXPECT_THAT(RealFileSystem()->OpenForRead(dir.Join("pipe")),
