@@ -15,7 +15,8 @@ enum class ChannelKind { kControl, kBulk };
 
 inline constexpr int kMaxMessageBytes = 2 << 20;  // Either kind, either way.
 
-// First thing in main, before any other use of gRPC: only TLS 1.3 is spoken from then on. Overrides what the environment says.
+// First thing in main, before any other use of gRPC: only TLS 1.3 is spoken from then on, whatever the environment says, and gRPC stays
+// initialised until the process ends.
 void ConfigureGrpcProcess();
 
 // First thing in main of a program that moves models: keeps freed megabytes for reuse.
