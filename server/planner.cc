@@ -32,7 +32,8 @@ absl::StatusOr<PlanResult> MakePlan(const PlanInput& input) {
   std::map<std::string, const v1::WorkerPlan*> pinned;
   if (input.pinned.has_value()) {
     for (const v1::WorkerPlan& worker : input.pinned->workers()) pinned[worker.worker()] = &worker;
-    for (const auto& [name, worker] : pinned) {
+    for (const auto& pin : pinned) {
+      const std::string& name = pin.first;  // clang 14 captures no structured binding.
       if (std::none_of(candidates.begin(), candidates.end(), [&](const auto& c) { return c.worker.value() == name; })) {
         return absl::InvalidArgumentError(absl::StrCat("the pinned plan names worker ", name, ", which is not there"));
       }
