@@ -1,6 +1,7 @@
 #include "dataplane/bandwidth.h"
 
 #include <memory>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,8 +49,19 @@ class BandwidthTest : public ::testing::Test, public LinkHandler {
 
 TEST_F(BandwidthTest, FindsTheRateOfTheLine) {
   Emulate(/*up=*/1e6, /*down=*/3e6);
-  EXPECT_THAT(MeasureUp(options_, absl::Milliseconds(300), 1 << 20), IsOkAndHolds(AllOf(Gt(0.5e6), Lt(1.3e6))));
-  EXPECT_THAT(MeasureDown(options_, absl::Milliseconds(300), 1 << 20), IsOkAndHolds(AllOf(Gt(1.5e6), Lt(3.9e6))));
+  // A machine that lets a thread wait for the whole probe spoils one measurement, not three.
+  const auto one_of_three = [&](const auto& measure, double low, double high) {
+    std::vector<double> found;
+    for (int i = 0; i < 3; ++i) {
+      const absl::StatusOr<double> rate = measure(options_, absl::Milliseconds(300), 1 << 20);
+      EXPECT_THAT(rate, IsOk());
+      if (rate.ok()) found.push_back(*rate);
+      if (rate.ok() && *rate > low && *rate < high) break;
+    }
+    EXPECT_THAT(found.back(), AllOf(Gt(low), Lt(high))) << testing::PrintToString(found);
+  };
+  one_of_three(MeasureUp, 0.5e6, 1.3e6);
+  one_of_three(MeasureDown, 1.5e6, 3.9e6);
 }
 
 TEST_F(BandwidthTest, TimeBoundsASlowProbe) {
