@@ -69,6 +69,14 @@ absl::Status ApplyLogFlags(const Flags& flags, jobspec::LogConfig* config) {
   return absl::OkStatus();
 }
 
+sigset_t EndSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
 // The first SIGTERM or SIGINT sets `end`. Watches until `end` is set by whomever.
 void WatchSignals(const sigset_t& signals, Completion<bool> end) {
   SetThreadName("signals");
@@ -87,12 +95,7 @@ int Start(const Flags& flags, const std::string& path) {
     return Fail(status, kFailed);
   }
 
-  // Before any thread starts, so that all inherit it and only the watcher hears them.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const sigset_t signals = EndSignals();
   Completion<bool> end;
   std::thread watcher([&] { WatchSignals(signals, end); });
 
@@ -162,6 +165,9 @@ int Join(const Flags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Before any thread starts, those that join needs included, so that all inherit it and only the watcher hears them.
+  const sigset_t signals = EndSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   dataplane::TuneMalloc();
   dataplane::ConfigureGrpcProcess();
 
