@@ -2,6 +2,8 @@
 
 #include <grpc/grpc.h>
 #include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include <grpcpp/create_channel.h>
@@ -26,7 +28,12 @@ void ConfigureGrpcProcess() {
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   // Never taken back. The shutdown that would follow the last channel now and then waits 10 s for a poller of gRPC's own
   // (tcp_posix.cc, run_poller), and a program must end within 5.
+  // Its threads start here, before a main has said which signals it waits for: they hear none.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   grpc_init();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void TuneMalloc() {
