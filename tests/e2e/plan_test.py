@@ -128,7 +128,9 @@ class PlanTest(unittest.TestCase):
             with open(config) as f:
                 text = f.read()
             with open(config, "w") as f:
-                f.write(text.replace(f"listen: 127.0.0.1:{fleet.port}", f"listen: 0.0.0.0:{fleet.port}"))
+                # Every worker must be able to dial what is advertised.
+                f.write(text.replace(f"listen: 127.0.0.1:{fleet.port}", f"listen: 0.0.0.0:{fleet.port}")
+                        .replace(f"advertise: 127.0.0.1:{fleet.port}", f"advertise: {link.address}:{fleet.port}"))
             fleet.start_coordinator()
             fleet.join("a1", "lab", "--emulate-slowdown", "20")
             token, pin = fleet.add_site("far")
