@@ -528,20 +528,23 @@ class EndTest(unittest.TestCase):
             fleet.start_coordinator()
             for name in ("w1", "w2"):
                 fleet.join(name, "lab", "--emulate-up", "150kB")
-            fleet.submit(job_yaml(model=MLP))
+            self.submit_pinned(fleet, job_yaml(model=MLP), w1=200, w2=200)
             wait_until("pushing", 60, lambda: fleet.state() == "TRAINING" and phase_of(fleet, "w1") == "PUSHING")
             self.end(fleet, "w1", "coordinator", "w2")
 
+    @staticmethod
+    def submit_pinned(fleet, job, **samples):
+        with open(fleet.path("plan.json"), "w") as f:
+            json.dump({"schema": "causeway.plan/1", "allocation": {"workers": [
+                {"name": name, "samples": n, "batch_size": 32} for name, n in samples.items()]}}, f)
+        fleet.submit(job, "--plan", fleet.path("plan.json"))
+
     def test_killed_in_a_half_sent_contribution(self):
-        plan = {"schema": "causeway.plan/1", "allocation": {"workers": [
-            {"name": "a1", "samples": 300, "batch_size": 32}, {"name": "z1", "samples": 100, "batch_size": 32}]}}
         with small() as fleet:
             fleet.start_coordinator()
             fleet.join("a1", "lab")
             fleet.join("z1", "far", "--emulate-up", "100kB")  # 940 kB of model: 9 s.
-            with open(fleet.path("plan.json"), "w") as f:
-                json.dump(plan, f)
-            fleet.submit(job_yaml(model=MLP, end={"rounds": 2}), "--plan", fleet.path("plan.json"))
+            self.submit_pinned(fleet, job_yaml(model=MLP, end={"rounds": 2}), a1=300, z1=100)
             wait_until("a half-sent contribution", 60, lambda: fleet.state() == "TRAINING" and any(
                 0 < os.path.getsize(path) for path in glob.glob(fleet.path("coordinator", "spool", "**", "*z1*"), recursive=True)
                 if os.path.isfile(path)))

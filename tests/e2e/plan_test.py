@@ -3,6 +3,7 @@ kept over restarts, rounds within an epoch, the ways a job ends."""
 
 import glob
 import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -129,8 +130,8 @@ class PlanTest(unittest.TestCase):
                 text = f.read()
             with open(config, "w") as f:
                 # Every worker must be able to dial what is advertised.
-                f.write(text.replace(f"listen: 127.0.0.1:{fleet.port}", f"listen: 0.0.0.0:{fleet.port}")
-                        .replace(f"advertise: 127.0.0.1:{fleet.port}", f"advertise: {link.address}:{fleet.port}"))
+                text = re.sub(r"(?m)^advertise:.*", f"advertise: {link.address}:{fleet.port}", text)
+                f.write(text.replace(f"listen: 127.0.0.1:{fleet.port}", f"listen: 0.0.0.0:{fleet.port}"))
             fleet.start_coordinator()
             fleet.join("a1", "lab", "--emulate-slowdown", "20")
             token, pin = fleet.add_site("far")
