@@ -121,7 +121,8 @@ TokenRow TokenRowOf(const Token& token) {
 
 Coordinator::Coordinator(Options options)
     : options_(std::move(options)),
-      membership_({.lease = options_.lease, .broken_stream_grace = options_.broken_stream_grace}) {}
+      membership_({.lease = options_.lease, .broken_stream_grace = options_.broken_stream_grace}),
+      roster_(membership_) {}
 
 Coordinator::~Coordinator() = default;
 
@@ -341,8 +342,7 @@ void Coordinator::Pump() {
     }
     if (entry->job->ended() && entry->actions.empty() && !entry->busy && entry->data_open) {
       entry->sum.reset();
-      data_owner_->Close(entry->job->options().train);
-      if (HasTestSet(entry->job->spec())) data_owner_->Close(entry->job->options().test);
+      CloseData(entry->job->spec(), entry->job->options().train, entry->job->options().test);
       entry->data_open = false;
       if (absl::Status removed = spool_->RemoveJob(entry->row.name); !removed.ok()) {
         log::Warning("spool not cleared", {{"job", entry->row.name}, {"status", removed}});
@@ -352,6 +352,11 @@ void Coordinator::Pump() {
   StartQueued(now);
   SendAssignments();
   pumping_ = false;
+}
+
+void Coordinator::CloseData(const v1::JobSpec& spec, const v1::DatasetInfo& train, const v1::DatasetInfo& test) {
+  data_owner_->Close(train);
+  if (HasTestSet(spec)) data_owner_->Close(test);
 }
 
 void Coordinator::StartQueued(absl::Time now) {
@@ -582,11 +587,7 @@ void Coordinator::SendAssignments() {
 // ---- Rights
 
 void Coordinator::UpdateRoster() {
-  std::map<std::string, RosterEntry> roster;
-  for (const auto& [name, worker] : membership_.workers()) {
-    roster[name.value()] = {
-        .site = worker.site.value(), .serial = worker.certificate_serial, .removed = worker.removed};
-  }
+  Membership roster = membership_;
   MutexLock lock(&roster_mu_);
   roster_ = std::move(roster);
 }
@@ -595,14 +596,7 @@ absl::Status Coordinator::Authorize(const dataplane::PeerIdentity& peer, absl::s
   absl::Status status = server::Authorize(peer, method, options_.clock->WallNow());
   if (status.ok() && peer.role == dataplane::PeerIdentity::Role::kWorker) {
     MutexLock lock(&roster_mu_);
-    auto it = roster_.find(peer.name);
-    if (it == roster_.end()) {
-      status = absl::PermissionDeniedError(absl::StrCat("no worker ", peer.name, " is known here; join again"));
-    } else if (it->second.removed) {
-      status = absl::PermissionDeniedError(absl::StrCat("worker ", peer.name, " was removed"));
-    } else if (it->second.site != peer.site || it->second.serial != peer.serial) {
-      status = absl::PermissionDeniedError(absl::StrCat("this certificate of worker ", peer.name, " was replaced"));
-    }
+    status = roster_.CheckCertificate(WorkerId(peer.name), SiteId(peer.site), peer.serial);
   }
   if (!status.ok())
     metrics_->CountRefusedCall(absl::IsUnauthenticated(status) ? "unauthenticated" : "permission_denied");
@@ -916,8 +910,7 @@ void Coordinator::SubmitJob(const v1::SubmitJobRequest& request, SubmitCallback 
         return absl::OkStatus();
       };
       if (absl::Status checked = check(); !checked.ok()) {
-        data_owner_->Close(both.first.info);
-        if (HasTestSet(spec)) data_owner_->Close(both.second.info);
+        CloseData(spec, both.first.info, both.second.info);
         return checked;
       }
       return both;
@@ -955,8 +948,7 @@ void Coordinator::FinishSubmit(const v1::SubmitJobRequest& request, v1::JobSpec 
   options.spec = std::move(spec);
   entry->data_open = true;
   if (absl::Status added = journal_->AddJob(entry->row); !added.ok()) {
-    data_owner_->Close(options.train);
-    if (HasTestSet(options.spec)) data_owner_->Close(options.test);
+    CloseData(options.spec, options.train, options.test);
     return std::move(done)(added);
   }
   log::Info("job submitted", {{"job", entry->row.name},
@@ -1311,7 +1303,11 @@ absl::Status Coordinator::CheckFetch(const dataplane::PeerIdentity& peer, const 
 void Coordinator::UpdateGauges() {
   metrics_->SetCertificateExpiry(options_.certificate_expires - options_.clock->WallNow());
   metrics_->SetWorkers(membership_, options_.clock->Now(), options_.clock->WallNow());
-  for (const auto& entry : jobs_) metrics_->SetJob(entry->job->Status(options_.clock->Now()));
+  for (const auto& entry : jobs_) {
+    if (entry->end_shown) continue;  // Nothing of it changes any more.
+    metrics_->SetJob(entry->job->Status(options_.clock->Now()));
+    entry->end_shown = entry->job->ended() && entry->actions.empty() && !entry->busy;
+  }
   absl::StatusOr<int64_t> free_bytes = options_.fs->FreeBytes(options_.dir);
   if (free_bytes.ok()) metrics_->SetDisk(static_cast<double>(*free_bytes), static_cast<double>(spool_->used_bytes()));
 }

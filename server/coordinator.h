@@ -163,6 +163,7 @@ class Coordinator {
     std::deque<Job::Action> actions;
     bool busy = false;  // An action runs on io.
     bool data_open = false;
+    bool end_shown = false;  // By the gauges.
     absl::Time retry_at = absl::InfinitePast();
     std::vector<CommitRow> commits;
   };
@@ -187,6 +188,7 @@ class Coordinator {
   absl::Status CarryOut(JobEntry* entry, const Job::Action& action);
   void CommitRoundOnIo(JobEntry* entry, const v1::RoundRecord& record);
   void SendAssignments();
+  void CloseData(const v1::JobSpec& spec, const v1::DatasetInfo& train, const v1::DatasetInfo& test);
   void UpdateRoster() ABSL_LOCKS_EXCLUDED(roster_mu_);
   void UpdateGauges();
   void PresentTo(JobEntry* entry, const Worker& worker, absl::Time now);
@@ -217,13 +219,9 @@ class Coordinator {
   absl::Time gauges_at_ = absl::InfinitePast();
   bool pumping_ = false;
 
-  struct RosterEntry {
-    std::string site;
-    std::string serial;
-    bool removed = false;
-  };
+  // What Authorize, on gRPC's threads, knows of the workers: renewed whenever a certificate is made or taken back.
   mutable Mutex roster_mu_;
-  std::map<std::string, RosterEntry> roster_ ABSL_GUARDED_BY(roster_mu_);
+  Membership roster_ ABSL_GUARDED_BY(roster_mu_);
 };
 
 }  // namespace causeway::server
