@@ -20,7 +20,6 @@ namespace causeway::jobspec {
 namespace {
 
 constexpr int kMaxDepth = 32;
-constexpr int kMaxValues = 100000;
 constexpr size_t kMaxErrorsShown = 20;
 constexpr char kDurationAllowed[] = "a duration such as 500ms, 60s, 10m, 1h30m";
 constexpr char kBytesAllowed[] = "bytes such as 4096, 10MB, 8GiB";
@@ -150,13 +149,18 @@ struct YamlDocument::Value::Entry {
 // Builds the tree of values from the parser's events. After the first error it ignores the rest of the file.
 class YamlDocument::Builder : public YAML::EventHandler {
  public:
-  explicit Builder(YamlDocument* document) : document_(document) { stack_.reserve(kMaxDepth); }
+  // Leaves the parser, which cannot be told to stop otherwise.
+  struct Stop {};
+
+  Builder(YamlDocument* document, int max_values) : document_(document), max_values_(max_values) {
+    stack_.reserve(kMaxDepth);
+  }
 
   bool failed() const { return failed_; }
-  void Fail(int line, absl::string_view message) {
+  void Fail(int line, absl::string_view message, absl::string_view field = "") {
     if (failed_) return;
     failed_ = true;
-    document_->AddError(line, "", message);
+    document_->AddError(line, field, message);
   }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -196,8 +200,26 @@ class YamlDocument::Builder : public YAML::EventHandler {
   bool Check(const YAML::Mark& mark, const std::string& tag) {
     if (!tag.empty() && tag != "?" && tag != "!")
       Fail(mark.line + 1, absl::StrCat("found the tag ", Quote(tag), "; tags are not allowed"));
-    if (++values_ > kMaxValues) Fail(mark.line + 1, absl::StrCat("found more than ", kMaxValues, " values"));
+    if (!failed_ && ++values_ > max_values_) {
+      Fail(mark.line + 1, absl::StrCat("found more than ", max_values_, " values in the file"), CurrentPath());
+      throw Stop();
+    }
     return !failed_;
+  }
+
+  // The field that is being read.
+  std::string CurrentPath() const {
+    std::string path;
+    for (const Frame& frame : stack_) {
+      const bool innermost = &frame == &stack_.back();
+      if (frame.value->kind == Value::Kind::kList) {
+        absl::StrAppend(&path, "[", frame.value->items.size() - (innermost ? 0 : 1), "]");
+      } else if (frame.has_key || !innermost) {
+        absl::StrAppend(&path, path.empty() ? "" : ".",
+                        absl::Utf8SafeCHexEscape(frame.has_key ? frame.key : frame.value->entries.back().key));
+      }
+    }
+    return path;
   }
 
   void Scalar(const YAML::Mark& mark, const std::string& tag, const std::string& text, Value::Kind kind) {
@@ -256,6 +278,7 @@ class YamlDocument::Builder : public YAML::EventHandler {
   }
 
   YamlDocument* const document_;  // Not owned.
+  const int max_values_;
   std::vector<Frame> stack_;
   int values_ = 0;
   bool has_document_ = false;
@@ -265,19 +288,21 @@ class YamlDocument::Builder : public YAML::EventHandler {
 YamlDocument::YamlDocument(std::string file_name) : file_name_(std::move(file_name)) {}
 YamlDocument::~YamlDocument() = default;
 
-absl::StatusOr<std::unique_ptr<YamlDocument>> YamlDocument::Parse(absl::string_view text, absl::string_view file_name) {
+absl::StatusOr<std::unique_ptr<YamlDocument>> YamlDocument::Parse(absl::string_view text, absl::string_view file_name,
+                                                                  const YamlLimits& limits) {
   std::unique_ptr<YamlDocument> document(new YamlDocument(std::string(file_name)));
-  if (text.size() > kMaxBytes) {
-    document->AddError(1, "", absl::StrCat("found ", text.size(), " bytes; allowed: at most ", kMaxBytes));
+  if (static_cast<int64_t>(text.size()) > limits.max_bytes) {
+    document->AddError(1, "", absl::StrCat("found ", text.size(), " bytes; allowed: at most ", limits.max_bytes));
     return document->Finish();
   }
-  Builder builder(document.get());
+  Builder builder(document.get(), limits.max_values);
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
     // Two calls at most: the second finds the end, or a second document and with it an error.
     for (int i = 0; i < 2 && !builder.failed() && parser.HandleNextDocument(builder); ++i) {
     }
+  } catch (const Builder::Stop&) {
   } catch (const YAML::Exception& e) {
     builder.Fail(e.mark.is_null() ? 1 : e.mark.line + 1, absl::StrCat("not valid YAML: ", e.msg));
   } catch (const std::exception& e) {
@@ -437,6 +462,31 @@ double YamlMap::Double(absl::string_view key, std::optional<double> fallback, Nu
   if (!value->quoted && ParseFiniteDouble(value->scalar, &number) && InRange(number, range)) return number;
   ReportFound(key, *value, allowed);
   return range.min;
+}
+
+bool YamlMap::Bool(absl::string_view key, bool fallback) {
+  const Value* value = Scalar(key, /*required=*/false, "true, false");
+  if (value == nullptr) return fallback;
+  if (!value->quoted && (value->scalar == "true" || value->scalar == "false")) return value->scalar == "true";
+  ReportFound(key, *value, "true, false");
+  return fallback;
+}
+
+bool YamlMap::IsNull(absl::string_view key) const {
+  const Value* value = Find(key);
+  return value == nullptr || value->kind == Value::Kind::kNull;
+}
+
+std::optional<int64_t> YamlMap::OptionalInt(absl::string_view key, int64_t min, int64_t max) {
+  if (!IsNull(key)) return Int(key, std::nullopt, min, max);
+  Ignore(key);
+  return std::nullopt;
+}
+
+std::optional<double> YamlMap::OptionalDouble(absl::string_view key, NumberRange range) {
+  if (!IsNull(key)) return Double(key, std::nullopt, range);
+  Ignore(key);
+  return std::nullopt;
 }
 
 absl::Duration YamlMap::Duration(absl::string_view key, std::optional<absl::Duration> fallback, absl::Duration min,

@@ -33,6 +33,12 @@ struct NumberRange {
   bool min_excluded = false;
 };
 
+// How large a file may be. What is above is refused before it costs more than reading so much of it.
+struct YamlLimits {
+  int64_t max_bytes = 1 << 20;
+  int max_values = 100000;  // Scalars, lists, maps and keys together.
+};
+
 class YamlMap;
 
 // One YAML file, read strictly: every error carries file, line, field, what was found and what is allowed, and all of them are collected.
@@ -42,10 +48,11 @@ class YamlMap;
 // so readers need no checks in between. Not thread-safe.
 class YamlDocument {
  public:
-  static constexpr int64_t kMaxBytes = 1 << 20;
+  static constexpr int64_t kMaxBytes = YamlLimits().max_bytes;
 
   // `file_name` only serves the messages. Errors: InvalidArgument (not YAML, not a map at the top, or one of the above).
-  static absl::StatusOr<std::unique_ptr<YamlDocument>> Parse(absl::string_view text, absl::string_view file_name);
+  static absl::StatusOr<std::unique_ptr<YamlDocument>> Parse(absl::string_view text, absl::string_view file_name,
+                                                             const YamlLimits& limits = {});
   ~YamlDocument();
 
   YamlMap root();
@@ -87,6 +94,10 @@ class YamlMap {
                      const std::vector<std::string>& allowed, const std::vector<std::string>& later = {});
   int64_t Int(absl::string_view key, std::optional<int64_t> fallback, int64_t min, int64_t max);
   double Double(absl::string_view key, std::optional<double> fallback, NumberRange range);
+  bool Bool(absl::string_view key, bool fallback);
+  // As Int and Double, but absent or null is no number.
+  std::optional<int64_t> OptionalInt(absl::string_view key, int64_t min, int64_t max);
+  std::optional<double> OptionalDouble(absl::string_view key, NumberRange range);
   absl::Duration Duration(absl::string_view key, std::optional<absl::Duration> fallback, absl::Duration min,
                           absl::Duration max);
   int64_t Bytes(absl::string_view key, std::optional<int64_t> fallback, int64_t min);
@@ -112,6 +123,7 @@ class YamlMap {
       : document_(document), value_(value), path_(std::move(path)), line_(line), missed_(missed) {}
 
   Value* Find(absl::string_view key) const;
+  bool IsNull(absl::string_view key) const;
   // The value of a known scalar key, or null after reporting (wrong kind, or missing and required).
   const Value* Scalar(absl::string_view key, bool required, absl::string_view allowed);
   void ReportFound(absl::string_view key, const Value& value, absl::string_view allowed);

@@ -13,6 +13,7 @@
 namespace causeway::jobspec {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -254,6 +255,37 @@ TEST(YamlReaderTest, NestingThatTheParserWouldRecurseInto) {
     for (int i = 0; i < 20000; ++i) text += part;
     EXPECT_THAT(YamlDocument::Parse(text, "f.yaml"), StatusIs(kInvalid, HasSubstr("f.yaml:"))) << part;
   }
+}
+
+TEST(YamlReaderTest, LimitsOfTheReader) {
+  const YamlLimits limits = {.max_bytes = 1000, .max_values = 12};
+  EXPECT_THAT(YamlDocument::Parse("a: [{b: 1}, {b: 2}]", "f.yaml", limits), IsOk());
+  EXPECT_THAT(YamlDocument::Parse(std::string(1001, ' '), "f.yaml", limits),
+              StatusIs(kInvalid, HasSubstr("allowed: at most 1000")));
+  // What is being read is named, the place in a list included, and the rest of the file is not looked at.
+  EXPECT_THAT(YamlDocument::Parse("a:\n  x: [{b: 1}, {b: 2}, {b: 3}]\nb: [", "f.yaml", limits),
+              StatusIs(kInvalid, "f.yaml:2: a.x[2]: found more than 12 values in the file"));
+  EXPECT_THAT(YamlDocument::Parse("a: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]", "f.yaml", limits),
+              StatusIs(kInvalid, HasSubstr("a[9]: found more than 12 values")));
+}
+
+TEST(YamlReaderTest, NumbersThatMayBeAbsent) {
+  auto document = MustParse("a: null\nb: 0.5\nc: 7\nd: -1\ne: true\nf: yes\ng: \"true\"\n");
+  YamlMap root = document->root();
+  EXPECT_EQ(root.OptionalDouble("a", {}), std::nullopt);
+  EXPECT_EQ(root.OptionalDouble("absent", {}), std::nullopt);
+  EXPECT_EQ(root.OptionalDouble("b", {}), 0.5);
+  EXPECT_EQ(root.OptionalInt("a", 0, 9), std::nullopt);
+  EXPECT_EQ(root.OptionalInt("c", 0, 9), 7);
+  root.OptionalInt("d", 0, 9);
+  EXPECT_TRUE(root.Bool("e", false));
+  EXPECT_TRUE(root.Bool("absent", true));
+  root.Bool("f", false);
+  root.Bool("g", false);
+  EXPECT_THAT(document->Finish(),
+              StatusIs(kInvalid, AllOf(HasSubstr("d: found \"-1\"; allowed: a whole number from 0 to 9"),
+                                       HasSubstr("f: found \"yes\"; allowed: true, false"),
+                                       HasSubstr("g: found the text \"true\""))));
 }
 
 TEST(YamlReaderTest, ReadsJson) {
