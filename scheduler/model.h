@@ -20,6 +20,14 @@ struct DeviceProfile {
   bool reads_data_locally = false;           // Nothing is sent before training.
 };
 
+// What was measured of one layer of a model, in the job as it trains. A model is a sequence of them in forward order.
+struct LayerProfile {
+  std::string name;     // Unique in a model.
+  double t_fp_s = 0;    // >= 0; forward.
+  double t_bp_s = 0;    // >= 0; backward.
+  double t_comm_s = 0;  // >= 0; averaging the layer's parameters, or its gradients, over the group.
+};
+
 }  // namespace causeway::scheduler
 
 #endif  // CAUSEWAY_SCHEDULER_MODEL_H_
