@@ -12,6 +12,7 @@ namespace causeway::scheduler {
 absl::string_view AllocationMethodName(AllocationMethod method) {
   switch (method) {
     case AllocationMethod::kExact: return "exact";
+    case AllocationMethod::kAuglag: return "auglag";
     case AllocationMethod::kUniform: return "uniform";
     case AllocationMethod::kProportional: return "proportional";
   }
@@ -19,16 +20,17 @@ absl::string_view AllocationMethodName(AllocationMethod method) {
 }
 
 absl::StatusOr<AllocationMethod> AllocationMethodFromName(absl::string_view name) {
-  for (AllocationMethod method :
-       {AllocationMethod::kExact, AllocationMethod::kUniform, AllocationMethod::kProportional}) {
+  for (AllocationMethod method : {AllocationMethod::kExact, AllocationMethod::kAuglag, AllocationMethod::kUniform,
+                                  AllocationMethod::kProportional}) {
     if (name == AllocationMethodName(method)) return method;
   }
-  return absl::InvalidArgumentError(absl::StrCat("method \"", name, "\" is none of exact, uniform, proportional"));
+  return absl::InvalidArgumentError(absl::StrCat("method \"", name, "\" is none of exact, auglag, uniform, proportional"));
 }
 
 absl::StatusOr<Allocation> Allocate(AllocationMethod method, const AllocationProblem& problem) {
   switch (method) {
     case AllocationMethod::kExact: return AllocateExact(problem);
+    case AllocationMethod::kAuglag: return absl::UnimplementedError("auglag");
     case AllocationMethod::kUniform: return AllocateUniform(problem);
     case AllocationMethod::kProportional: return AllocateProportional(problem);
   }

@@ -7,9 +7,9 @@
 
 namespace causeway::scheduler {
 
-enum class AllocationMethod { kExact, kUniform, kProportional };
+enum class AllocationMethod { kExact, kAuglag, kUniform, kProportional };
 
-// "exact", "uniform", "proportional".
+// "exact", "auglag", "uniform", "proportional".
 absl::string_view AllocationMethodName(AllocationMethod method);
 // Errors: InvalidArgument (another name).
 absl::StatusOr<AllocationMethod> AllocationMethodFromName(absl::string_view name);

@@ -194,14 +194,20 @@ int64_t StepsPerEpoch(int64_t samples, int64_t batch_size) {
 }  // namespace internal
 
 absl::string_view AllocationObjectiveName(AllocationObjective objective) {
-  return objective == AllocationObjective::kSeparable ? "separable" : "barrier";
+  switch (objective) {
+    case AllocationObjective::kSeparable: return "separable";
+    case AllocationObjective::kBarrier: return "barrier";
+    case AllocationObjective::kPipelined: return "pipelined";
+  }
+  return "";
 }
 
 absl::StatusOr<AllocationObjective> AllocationObjectiveFromName(absl::string_view name) {
-  for (AllocationObjective objective : {AllocationObjective::kSeparable, AllocationObjective::kBarrier}) {
+  for (AllocationObjective objective :
+       {AllocationObjective::kSeparable, AllocationObjective::kBarrier, AllocationObjective::kPipelined}) {
     if (name == AllocationObjectiveName(objective)) return objective;
   }
-  return absl::InvalidArgumentError(absl::StrCat("objective \"", name, "\" is none of separable, barrier"));
+  return absl::InvalidArgumentError(absl::StrCat("objective \"", name, "\" is none of separable, barrier, pipelined"));
 }
 
 absl::string_view BindingName(Binding binding) {
@@ -230,6 +236,10 @@ absl::Status Validate(const AllocationProblem& problem) {
   if (problem.rounds_per_epoch < 1) {
     return absl::InvalidArgumentError(absl::StrCat("rounds_per_epoch is ", problem.rounds_per_epoch, ", below 1"));
   }
+  if (problem.egress_bytes_per_s && !IsPositive(*problem.egress_bytes_per_s)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("egress_bytes_per_s is ", *problem.egress_bytes_per_s, ", not above 0"));
+  }
   std::set<absl::string_view> names;
   int64_t room = 0;
   for (size_t i = 0; i < problem.devices.size(); ++i) {
@@ -248,6 +258,9 @@ absl::Status Validate(const AllocationProblem& problem) {
 
 absl::StatusOr<Evaluation> Evaluate(const AllocationProblem& problem, const Allocation& allocation) {
   if (absl::Status status = Validate(problem); !status.ok()) return status;
+  if (problem.objective == AllocationObjective::kPipelined || problem.egress_bytes_per_s || problem.lock_step_sites) {
+    return absl::UnimplementedError("pipelined, egress_bytes_per_s, lock_step_sites");
+  }
   if (allocation.samples.size() != problem.devices.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the allocation is for ", allocation.samples.size(), " devices, not ", problem.devices.size()));

@@ -10,6 +10,7 @@
 #define CAUSEWAY_SCHEDULER_ALLOCATION_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,9 +25,11 @@ enum class AllocationObjective {
   kSeparable,
   // max send + epochs * max over devices with D_i > 0 of (compute + comm): a device without samples takes no part.
   kBarrier,
+  // max over devices with D_i > 0 of (send + epochs * (compute + comm)): a device starts when its own data is there.
+  kPipelined,
 };
 
-// "separable", "barrier".
+// "separable", "barrier", "pipelined".
 absl::string_view AllocationObjectiveName(AllocationObjective objective);
 // Errors: InvalidArgument (another name).
 absl::StatusOr<AllocationObjective> AllocationObjectiveFromName(absl::string_view name);
@@ -39,6 +42,10 @@ struct AllocationProblem {
   double epochs = 1;             // > 0; a fraction where a job does not end with an epoch.
   int64_t rounds_per_epoch = 1;  // >= 1
   AllocationObjective objective = AllocationObjective::kBarrier;
+  // > 0; the coordinator's own link, which all its transfers share, each way. None: it never binds.
+  std::optional<double> egress_bytes_per_s;
+  // Devices of one site step together (site_batches.h says how their batch sizes are chosen).
+  bool lock_step_sites = false;
 };
 
 // Counts up to here are exact in a double, and so is what is derived from them.
