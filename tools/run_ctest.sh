@@ -10,6 +10,7 @@ mkdir -p "$(dirname "$2")"
 result=$(realpath "$2")
 shift 2
 rm -f "$result"
+export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PWD/tests/tsan.supp}
 export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/tests/lsan.supp:print_suppressions=0}
 # A skipped test counts as passed for ctest's limits of output; its reason must not be cut off.
 exec ctest --test-dir "$build" --parallel "${CAUSEWAY_TEST_JOBS:-2}" --output-on-failure --no-tests=error \

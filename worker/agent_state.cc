@@ -96,14 +96,14 @@ AgentState::Actions AgentState::Decide(absl::Time now) {
 
   actions.drop_job = std::exchange(drop_job_, false);
   for (Task& task : WantedTasks()) {
-    std::optional<Task>& running = running_[static_cast<int>(LaneOf(task.kind))];
+    std::optional<Running>& running = running_[static_cast<int>(LaneOf(task.kind))];
     if (running.has_value()) continue;
     if (auto it = retries_.find(task.id); it != retries_.end() && it->second.at > now) {
       actions.wake_at = std::min(actions.wake_at, it->second.at);
       continue;
     }
     if (!MayStart(task)) continue;
-    running = task;
+    running = Running{.task = task};
     actions.start.push_back(std::move(task));
   }
   return actions;
@@ -131,6 +131,9 @@ void AgentState::OnRegistered(absl::Time now, const absl::StatusOr<v1::RegisterR
     done_.clear();
     failed_.clear();
     retries_.clear();
+    for (std::optional<Running>& running : running_) {
+      if (running.has_value()) running->outlived_coordinator = true;
+    }
   }
 }
 
@@ -228,7 +231,7 @@ bool AgentState::MayStart(const Task& task) const {
 }
 
 void AgentState::OnTaskEnded(absl::Time now, const Task& task, const TaskResult& result) {
-  running_[static_cast<int>(LaneOf(task.kind))].reset();
+  const std::optional<Running> running = std::exchange(running_[static_cast<int>(LaneOf(task.kind))], std::nullopt);
   if (!Wants(task) || absl::IsCancelled(result.status)) return;
   if (result.data_damaged) {
     std::erase_if(done_, [](const std::string& id) {
@@ -236,6 +239,7 @@ void AgentState::OnTaskEnded(absl::Time now, const Task& task, const TaskResult&
              absl::StartsWith(id, TaskName(TaskKind::kTestData));
     });
   }
+  if (running->outlived_coordinator) return;  // Asked again, it answers from what it remembers.
   if (result.status.ok() || !result.try_again) {
     (result.status.ok() ? done_ : failed_).insert(task.id);
     retries_.erase(task.id);

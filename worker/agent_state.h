@@ -123,7 +123,12 @@ class AgentState {
   std::shared_ptr<const v1::Assignment> assignment_;
   int64_t acknowledged_ = 0;  // Sequence taken up in this registration.
   bool drop_job_ = false;
-  std::array<std::optional<Task>, kNumLanes> running_;
+  struct Running {
+    Task task;
+    // Begun under an earlier incarnation of the coordinator, which may be the one that answers it: its end proves nothing.
+    bool outlived_coordinator = false;
+  };
+  std::array<std::optional<Running>, kNumLanes> running_;
   std::set<std::string> done_;    // Ids of the present job's tasks.
   std::set<std::string> failed_;  // For good.
   std::map<std::string, Retry> retries_;

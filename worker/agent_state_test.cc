@@ -291,6 +291,22 @@ TEST_F(AgentStateTest, ARestartedCoordinatorIsToldAgain) {
   EXPECT_THAT(Started(), ElementsAre("prepare"));
 }
 
+// The answer that ended the task may have come from the coordinator that has gone.
+TEST_F(AgentStateTest, ATaskThatOutlivedTheCoordinatorIsAskedOnceMore) {
+  Connect(1);
+  Assign(Prepare());
+  EXPECT_THAT(Started(), ElementsAre("prepare"));
+  state_.OnStreamClosed(now_, absl::UnavailableError(""));
+  Connect(2);
+  sequence_ = 0;
+  Assign(Prepare());
+  EXPECT_THAT(Started(), IsEmpty());
+  End("prepare");
+  EXPECT_THAT(Started(), ElementsAre("prepare"));
+  End("prepare");
+  EXPECT_THAT(Started(), IsEmpty());
+}
+
 TEST_F(AgentStateTest, AnotherJobDropsTheFormer) {
   Connect();
   Assign(Prepare());

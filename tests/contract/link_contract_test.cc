@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -102,6 +103,9 @@ struct Implementation {
   std::string name;
   std::function<std::unique_ptr<Transport>(LinkHandler*)> make;
 };
+
+// Else GoogleTest prints the bytes, addresses among them, into the test's name.
+void PrintTo(const Implementation& implementation, std::ostream* os) { *os << implementation.name; }
 
 class LinkContract : public ::testing::TestWithParam<Implementation> {
  protected:

@@ -111,6 +111,7 @@ class FakeLinkDialer::End : public Link {
   absl::Status CloseWrite() override {
     if (!dialing_) return absl::FailedPreconditionError("the listening side closes by returning");
     MutexLock lock(&connection_->mu);
+    if (Outgoing().closed) return absl::OkStatus();
     RETURN_IF_ERROR(BrokenLocked());
     if (connection_->final_status.has_value()) return absl::UnavailableError("the peer has ended the stream");
     Outgoing().closed = true;
