@@ -97,6 +97,15 @@ uint64_t ScheduleHash(const LayerSchedule& schedule);
 // layer's backward has ended and the one before it has, on one link. Stalls count. 0 without layers. O(layers).
 int64_t CommEndNs(const LayerTimes& times, absl::Span<const int> layers);
 
+// When each of those averages is on the link, in the same order.
+struct CommSpan {
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+
+  friend bool operator==(const CommSpan&, const CommSpan&) = default;
+};
+std::vector<CommSpan> CommSpans(const LayerTimes& times, absl::Span<const int> layers);
+
 struct IterationTiming {
   int64_t comm_end_ns = 0;  // CommEndNs of all synchronized layers.
   int64_t exposed_ns = 0;   // max(0, comm_end - backward): what backward does not hide.

@@ -38,7 +38,8 @@ absl::StatusOr<ScheduleResult> ScheduleLayers(LayerScheduler scheduler, const La
 
 // All of them: errors: InvalidArgument (a period outside 1..kMaxPeriod).
 
-// Pieces of L / period layers, the first L mod period of them with one more (PLSGD-ENP). O(layers + period).
+// Pieces of equal numbers of layers (PLSGD-ENP): piece h of H ends after h * L / H layers, rounded, halves upward.
+// O(layers + period), and ScheduleExact's for the bound.
 absl::StatusOr<ScheduleResult> ScheduleEqual(const LayerTimes& times, int period);
 
 // DreamDDP's Algorithm 2: take a layer into the iteration while its average is hidden, go on to the next iteration once
