@@ -1,6 +1,7 @@
 #include "jobspec/job_spec.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <string>
@@ -212,15 +213,35 @@ absl::StatusOr<v1::JobSpec> ParseJobYaml(absl::string_view text, absl::string_vi
   return spec;
 }
 
+int64_t SamplesToTrain(const v1::JobSpec& spec, int64_t dataset_samples) {
+  const auto d = static_cast<double>(dataset_samples);
+  double samples = 0;
+  const auto bound = [&](double value) {
+    if (value > 0) samples = samples > 0 ? std::min(samples, value) : value;
+  };
+  bound(spec.end().epochs() * d);
+  bound(static_cast<double>(spec.end().samples()));
+  bound(static_cast<double>(spec.end().rounds()) * d / static_cast<double>(spec.rounds().per_epoch()));
+  return std::llround(samples);
+}
+
 absl::StatusOr<v1::Plan> ParsePinnedPlan(absl::string_view text, absl::string_view file_name) {
   ASSIGN_OR_RETURN(std::unique_ptr<YamlDocument> document, YamlDocument::Parse(text, file_name));
   YamlMap root = document->root();
   root.Choice("schema", std::nullopt, {"causeway.plan/1"});
-  // What `causeway plan` computes besides the allocation pins nothing.
+  // A comparison of methods pins nothing.
   root.Ignore("methods");
-  for (absl::string_view key : {"schedule", "schedules", "groups"}) root.Unsupported(key, "null");
+  root.Ignore("allocation_methods");
+  // Training otherwise than the plan says would be no pinning.
+  for (absl::string_view key : {"schedule", "schedules", "groups"}) {
+    root.Ignore(key);
+    if (root.IsNull(key)) continue;
+    root.AddError(key, absl::StrCat("a job cannot follow ", key == "groups" ? "groups" : "a layer schedule",
+                                    " yet (site_sync.method is none); allowed: null, or leave ", key,
+                                    " out to pin the allocation alone"));
+  }
   YamlMap allocation = root.RequiredMap("allocation");
-  for (absl::string_view key : {"total_s", "lower_bound_s", "binding"}) allocation.Ignore(key);
+  for (absl::string_view key : {"total_s", "lower_bound_s", "gap_s", "binding"}) allocation.Ignore(key);
 
   v1::Plan plan;
   plan.set_pinned(true);

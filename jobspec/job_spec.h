@@ -1,6 +1,8 @@
 #ifndef CAUSEWAY_JOBSPEC_JOB_SPEC_H_
 #define CAUSEWAY_JOBSPEC_JOB_SPEC_H_
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/job.pb.h"
@@ -13,6 +15,10 @@ namespace causeway::jobspec {
 // `test` inherits the normalization of `train`.
 // Errors: InvalidArgument, one line per error: "job.yaml:7: batch.max: found ...; allowed: ...".
 absl::StatusOr<v1::JobSpec> ParseJobYaml(absl::string_view text, absl::string_view file_name);
+
+// How many samples all workers together train on until the first of the lengths in `end` is reached; 0: it has none, only a
+// target. `dataset_samples` >= 1 are those of the training set, an epoch.
+int64_t SamplesToTrain(const v1::JobSpec& spec, int64_t dataset_samples);
 
 // Reads a pinned plan: the `allocation` half of schema causeway.plan/1, in JSON or YAML. Sets `pinned`, `method` and `objective` (if given),
 // `samples` (the sum), and of each worker name, samples and batch_size, ascending by name; what the file predicts is not taken over.

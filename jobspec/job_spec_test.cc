@@ -265,15 +265,31 @@ TEST(JobSpecTest, ATargetAloneIsAnEnd) {
       IsOk());
 }
 
+TEST(JobSpecTest, SamplesUntilTheFirstEnd) {
+  const auto samples = [](const std::string& end) {
+    absl::StatusOr<v1::JobSpec> spec =
+        ParseJobYaml(absl::StrCat("name: fashion\nmodel: {builtin: lenet}\n", kData, "rounds: {every: {per_epoch: 4}}\n",
+                                  "end: {", end, "}\n"),
+                     "job.yaml");
+    EXPECT_THAT(spec, IsOk());
+    return spec.ok() ? SamplesToTrain(*spec, 1000) : -1;
+  };
+  EXPECT_EQ(samples("epochs: 2.5"), 2500);
+  EXPECT_EQ(samples("rounds: 2"), 500);
+  EXPECT_EQ(samples("samples: 700"), 700);
+  EXPECT_EQ(samples("epochs: 2.5, rounds: 3, samples: 800"), 750);
+  EXPECT_EQ(samples("target: {value: 0.5}"), 0);
+}
+
 TEST(PinnedPlanTest, TakesWhatCausewayPlanWrites) {
   absl::StatusOr<v1::Plan> plan = ParsePinnedPlan(
       R"({"schema": "causeway.plan/1",
- "allocation": {"method": "exact", "objective": "barrier", "total_s": 1.0, "lower_bound_s": 1.0, "binding": "compute",
+ "allocation": {"method": "exact", "objective": "barrier", "total_s": 1.0, "lower_bound_s": 1.0, "gap_s": 0.0, "binding": "compute",
    "workers": [{"name": "w2", "samples": 40000, "batch_size": 32, "steps_per_epoch": 1250, "send_s": 1.0, "compute_s": 1.0,
                 "comm_s": 1.0, "total_s": 1.0},
                {"name": "w1", "samples": 20000, "batch_size": 16},
                {"name": "w3", "samples": 0}]},
- "methods": [{"method": "ssgd", "iteration_s": 1.0}]})",
+ "allocation_methods": [{"method": "uniform", "total_s": 3.0}], "schedule": null, "methods": [{"method": "ssgd", "iteration_s": 1.0}]})",
       "plan.json");
   ASSERT_THAT(plan, IsOk());
   v1::Plan expected;
@@ -310,7 +326,11 @@ TEST(PinnedPlanTest, BadPlans) {
            BadCase{plan("{name: a, samples: -1, batch_size: 1}"), "samples: found \"-1\""},
            BadCase{plan("{name: a, samples: 1, batch: 1, batch_size: 1}"), "batch: unknown key"},
            BadCase{plan("{name: a, samples: 1, batch_size: 1}") + "schedule: {period: 5}\n",
-                   "schedule is not supported yet"},
+                   "schedule: a job cannot follow a layer schedule yet (site_sync.method is none)"},
+           BadCase{plan("{name: a, samples: 1, batch_size: 1}") + "schedules: [{period: 5}]\n",
+                   "schedules: a job cannot follow a layer schedule yet"},
+           BadCase{plan("{name: a, samples: 1, batch_size: 1}") + "groups: {period: 5}\n",
+                   "groups: a job cannot follow groups yet"},
        }) {
     EXPECT_THAT(ParsePinnedPlan(c.yaml, "plan.yaml"),
                 StatusIs(kInvalid, AllOf(HasSubstr(c.message), HasSubstr("plan.yaml:"))))

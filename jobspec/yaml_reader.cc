@@ -382,6 +382,10 @@ YamlDocument::Value* YamlMap::Find(absl::string_view key) const {
 }
 
 bool YamlMap::Has(absl::string_view key) const { return Find(key) != nullptr; }
+bool YamlMap::IsNull(absl::string_view key) const {
+  const Value* value = Find(key);
+  return value == nullptr || value->kind == Value::Kind::kNull;
+}
 bool YamlMap::IsMap(absl::string_view key) const {
   const Value* value = Find(key);
   return value != nullptr && value->kind == Value::Kind::kMap;
@@ -470,11 +474,6 @@ bool YamlMap::Bool(absl::string_view key, bool fallback) {
   if (!value->quoted && (value->scalar == "true" || value->scalar == "false")) return value->scalar == "true";
   ReportFound(key, *value, "true, false");
   return fallback;
-}
-
-bool YamlMap::IsNull(absl::string_view key) const {
-  const Value* value = Find(key);
-  return value == nullptr || value->kind == Value::Kind::kNull;
 }
 
 std::optional<int64_t> YamlMap::OptionalInt(absl::string_view key, int64_t min, int64_t max) {

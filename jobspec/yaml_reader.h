@@ -86,6 +86,7 @@ class YamlMap {
  public:
   bool present() const { return value_ != nullptr; }
   bool Has(absl::string_view key) const;  // Also true when its value is null. Does not make the key known.
+  bool IsNull(absl::string_view key) const;                // Or absent.
   bool IsMap(absl::string_view key) const;
 
   std::string String(absl::string_view key, std::optional<std::string> fallback = std::nullopt);
@@ -123,7 +124,6 @@ class YamlMap {
       : document_(document), value_(value), path_(std::move(path)), line_(line), missed_(missed) {}
 
   Value* Find(absl::string_view key) const;
-  bool IsNull(absl::string_view key) const;
   // The value of a known scalar key, or null after reporting (wrong kind, or missing and required).
   const Value* Scalar(absl::string_view key, bool required, absl::string_view allowed);
   void ReportFound(absl::string_view key, const Value& value, absl::string_view allowed);

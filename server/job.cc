@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "jobspec/job_spec.h"
 
 namespace causeway::server {
 namespace {
@@ -1020,18 +1021,7 @@ void Job::FinishEvaluation(bool complete) {
 
 // ---- End
 
-int64_t Job::JobSamples() const {
-  const v1::EndSpec& end = options_.spec.end();
-  const double d = static_cast<double>(options_.train.samples());
-  double samples = 0;
-  const auto bound = [&](double value) {
-    if (value > 0) samples = samples > 0 ? std::min(samples, value) : value;
-  };
-  bound(end.epochs() * d);
-  bound(static_cast<double>(end.samples()));
-  bound(static_cast<double>(end.rounds()) * d / static_cast<double>(options_.spec.rounds().per_epoch()));
-  return std::llround(samples);
-}
+int64_t Job::JobSamples() const { return jobspec::SamplesToTrain(options_.spec, options_.train.samples()); }
 
 double Job::EpochsTotal() const {
   const double samples = static_cast<double>(JobSamples());
