@@ -4,6 +4,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "scheduler/allocation.h"
+#include "scheduler/allocation_bound.h"
 
 namespace causeway::scheduler {
 

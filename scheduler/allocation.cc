@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "scheduler/allocation_parties.h"
 
 namespace causeway::scheduler {
 namespace {
@@ -19,7 +20,7 @@ absl::Status DeviceError(const DeviceProfile& device, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("device \"", device.name, "\": ", what));
 }
 
-absl::Status ValidateDevice(const AllocationProblem& problem, const DeviceProfile& device) {
+absl::Status ValidateDevice(const DeviceProfile& device) {
   if (!IsPositive(device.bandwidth_bytes_per_s)) {
     return DeviceError(device,
                        absl::StrCat("bandwidth_bytes_per_s is ", device.bandwidth_bytes_per_s, ", not above 0"));
@@ -40,158 +41,39 @@ absl::Status ValidateDevice(const AllocationProblem& problem, const DeviceProfil
   if (device.capacity_samples && *device.capacity_samples < 0) {
     return DeviceError(device, absl::StrCat("capacity_samples is ", *device.capacity_samples, ", below 0"));
   }
-  const int64_t steps = internal::StepsPerEpoch(problem.samples, device.batch_size);
-  const double longest_s = static_cast<double>(problem.samples) * internal::SendSecondsPerSample(problem, device) +
-                           problem.epochs * (static_cast<double>(steps) * device.batch_time_s +
-                                             internal::CommSecondsPerEpoch(problem, device));
-  // Half the range, so that the sum of two devices' times is finite too.
-  if (!(longest_s < std::numeric_limits<double>::max() / 4)) {
-    return DeviceError(device, "the time for all samples is too large for a double");
+  return absl::OkStatus();
+}
+
+absl::Status ValidateParties(const AllocationProblem& problem, const internal::PartyProblem& parties) {
+  const auto count = static_cast<int64_t>(parties.parties.size());
+  int64_t room = 0;
+  for (const internal::Party& party : parties.parties) {
+    const DeviceProfile& device = problem.devices[party.members[0]];
+    for (size_t i : party.members) {
+      if (problem.devices[i].reads_data_locally != party.local) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("reads_data_locally: site \"", device.site, "\" is in lock step, and only some members do"));
+      }
+    }
+    const int64_t steps = internal::StepsPerEpoch(problem.samples, party.batch_size);
+    const double longest_s =
+        parties.SendSeconds(party, problem.samples, problem.samples) +
+        problem.epochs * (static_cast<double>(steps) * party.step_s + parties.CommSeconds(party, count));
+    // Half the range, so that the sum of two devices' times is finite too.
+    if (!(longest_s < std::numeric_limits<double>::max() / 4)) {
+      return DeviceError(device, "the time for all samples is too large for a double");
+    }
+    room = std::min(problem.samples, room + party.limit);
+  }
+  if (room < problem.samples) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "capacity_samples: all devices together can store ", room, " of ", problem.samples, " samples",
+        problem.lock_step_sites ? " (in lock step a member may be full one step before its site's last)" : ""));
   }
   return absl::OkStatus();
 }
 
-// The fractional problem is solved for so much less than all samples: devices that only just hold them must not lack one
-// by rounding, and a bound may be lower.
-constexpr double kRelativeTolerance = 1e-12;
-
-// The fractional relaxation. For a fixed epoch time tau, device i can take u_i = min(rate_i * (tau - offset_i), limit_i)
-// samples, and the least sending time is where sum min(sigma / alpha_i, u_i) reaches all samples.
-class FractionalProblem {
- public:
-  explicit FractionalProblem(const AllocationProblem& problem)
-      : samples_(static_cast<double>(problem.samples) * (1 - kRelativeTolerance)), epochs_(problem.epochs) {
-    for (const DeviceProfile& device : problem.devices) {
-      const int64_t limit = internal::SampleLimit(problem, device);
-      if (limit == 0) continue;
-      parts_.push_back({.alpha = internal::SendSecondsPerSample(problem, device),
-                        .offset = internal::EpochOffsetSeconds(problem, device),
-                        .rate = static_cast<double>(device.batch_size) / device.batch_time_s,
-                        .limit = static_cast<double>(limit)});
-    }
-  }
-
-  // Seconds, without kSeparable's constant.
-  //
-  // The objective as a function of tau is convex between two neighbouring offsets, where the participants are the same,
-  // but not across one; so every piece is minimised that could hold less than the best so far.
-  double Minimise() const {
-    std::set<double> edges;
-    double tau_end = 0;
-    for (const Part& part : parts_) {
-      edges.insert(part.offset);
-      tau_end = std::max(tau_end, part.offset + part.limit / part.rate);
-    }
-    // Anything between the offsets of different pieces will do as a start.
-    double best = MinimiseBetween(*edges.begin(), tau_end);
-    for (auto edge = edges.begin(); edge != edges.end(); ++edge) {
-      const double lo = *edge;
-      const double hi = std::next(edge) == edges.end() ? tau_end : *std::next(edge);
-      if (CanHoldAll(best - epochs_ * lo, hi)) best = std::min(best, MinimiseBetween(lo, hi));
-    }
-    return best;
-  }
-
- private:
-  struct Part {
-    double alpha, offset, rate, limit;
-
-    double SamplesWithin(double tau) const { return std::min(rate * std::max(0.0, tau - offset), limit); }
-  };
-  struct SendTime {
-    double sigma;  // Infinite where the devices cannot take all samples within tau.
-    double slope;  // d sigma / d tau, <= 0
-  };
-
-  bool CanHoldAll(double sigma, double tau) const {
-    if (sigma < 0) return false;
-    double sum = 0;
-    for (const Part& part : parts_) {
-      const double within = part.SamplesWithin(tau);
-      sum += part.alpha * within <= sigma ? within : sigma / part.alpha;
-    }
-    return sum >= samples_;
-  }
-
-  SendTime LeastSendTime(double tau) const {
-    struct Saturation {
-      double sigma, within, inverse_alpha, rate;  // rate: by how much `within` grows with tau.
-    };
-    std::vector<Saturation> saturations;
-    double taken = 0, taken_rate = 0;  // Of the saturated.
-    for (const Part& part : parts_) {
-      const double within = part.SamplesWithin(tau);
-      const double rate = tau > part.offset && within < part.limit ? part.rate : 0;
-      if (part.alpha == 0) {
-        taken += within;
-        taken_rate += rate;
-      } else if (within > 0) {
-        saturations.push_back({part.alpha * within, within, 1 / part.alpha, rate});
-      }
-    }
-    if (taken >= samples_) return {0, 0};
-    std::sort(saturations.begin(), saturations.end(),
-              [](const Saturation& a, const Saturation& b) { return a.sigma < b.sigma; });
-    // The sum of 1/alpha over those not saturated yet, added up from the end: subtracting would leave rounding errors.
-    std::vector<double> open(saturations.size());
-    double sum = 0;
-    for (size_t i = saturations.size(); i-- > 0;) open[i] = sum += saturations[i].inverse_alpha;
-    for (size_t i = 0; i < saturations.size(); ++i) {
-      if (taken + saturations[i].sigma * open[i] >= samples_) {
-        return {(samples_ - taken) / open[i], -taken_rate / open[i]};
-      }
-      taken += saturations[i].within;
-      taken_rate += saturations[i].rate;
-    }
-    return {std::numeric_limits<double>::infinity(), 0};
-  }
-
-  double MinimiseBetween(double lo, double hi) const {
-    double best = LeastSendTime(hi).sigma + epochs_ * hi;
-    for (double mid = lo + (hi - lo) / 2; lo < mid && mid < hi; mid = lo + (hi - lo) / 2) {
-      const SendTime send = LeastSendTime(mid);
-      best = std::min(best, send.sigma + epochs_ * mid);
-      if (std::isinf(send.sigma) || send.slope < -epochs_) {
-        lo = mid;
-      } else {
-        hi = mid;
-      }
-    }
-    return best;
-  }
-
-  const double samples_;
-  const double epochs_;
-  std::vector<Part> parts_;
-};
-
 }  // namespace
-
-namespace internal {
-
-double SendSecondsPerSample(const AllocationProblem& problem, const DeviceProfile& device) {
-  return device.reads_data_locally ? 0 : problem.sample_bytes / device.bandwidth_bytes_per_s;
-}
-
-double CommSecondsPerEpoch(const AllocationProblem& problem, const DeviceProfile& device) {
-  const double uplink = device.uplink_bytes_per_s.value_or(device.bandwidth_bytes_per_s);
-  return static_cast<double>(problem.rounds_per_epoch) *
-         (problem.model_bytes / device.bandwidth_bytes_per_s + problem.model_bytes / uplink);
-}
-
-double EpochOffsetSeconds(const AllocationProblem& problem, const DeviceProfile& device) {
-  return problem.objective == AllocationObjective::kBarrier ? CommSecondsPerEpoch(problem, device) : 0;
-}
-
-int64_t SampleLimit(const AllocationProblem& problem, const DeviceProfile& device) {
-  return std::min(problem.samples, device.capacity_samples.value_or(problem.samples));
-}
-
-int64_t StepsPerEpoch(int64_t samples, int64_t batch_size) {
-  return samples / batch_size + (samples % batch_size != 0 ? 1 : 0);
-}
-
-}  // namespace internal
 
 absl::string_view AllocationObjectiveName(AllocationObjective objective) {
   switch (objective) {
@@ -241,33 +123,23 @@ absl::Status Validate(const AllocationProblem& problem) {
         absl::StrCat("egress_bytes_per_s is ", *problem.egress_bytes_per_s, ", not above 0"));
   }
   std::set<absl::string_view> names;
-  int64_t room = 0;
   for (size_t i = 0; i < problem.devices.size(); ++i) {
     const DeviceProfile& device = problem.devices[i];
     if (device.name.empty()) return absl::InvalidArgumentError(absl::StrCat("device ", i, ": name is empty"));
     if (!names.insert(device.name).second) return DeviceError(device, "name is used twice");
-    if (absl::Status status = ValidateDevice(problem, device); !status.ok()) return status;
-    room = std::min(problem.samples, room + internal::SampleLimit(problem, device));
+    if (absl::Status status = ValidateDevice(device); !status.ok()) return status;
+    if (problem.lock_step_sites && device.site.empty()) return DeviceError(device, "site is empty");
   }
-  if (room < problem.samples) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("capacity_samples: all devices together can store ", room, " of ", problem.samples, " samples"));
-  }
-  return absl::OkStatus();
+  return ValidateParties(problem, internal::MakeParties(problem));
 }
 
 absl::StatusOr<Evaluation> Evaluate(const AllocationProblem& problem, const Allocation& allocation) {
   if (absl::Status status = Validate(problem); !status.ok()) return status;
-  if (problem.objective == AllocationObjective::kPipelined || problem.egress_bytes_per_s || problem.lock_step_sites) {
-    return absl::UnimplementedError("pipelined, egress_bytes_per_s, lock_step_sites");
-  }
   if (allocation.samples.size() != problem.devices.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the allocation is for ", allocation.samples.size(), " devices, not ", problem.devices.size()));
   }
-  Evaluation evaluation;
-  int64_t sum = 0;
-  double compute_s = 0, comm_s = 0;  // Of what sets epoch_s.
+  int64_t sum = 0, sent = 0;
   for (size_t i = 0; i < problem.devices.size(); ++i) {
     const DeviceProfile& device = problem.devices[i];
     const int64_t samples = allocation.samples[i];
@@ -279,28 +151,60 @@ absl::StatusOr<Evaluation> Evaluate(const AllocationProblem& problem, const Allo
       return absl::InvalidArgumentError(absl::StrCat("the allocation sums to more than ", problem.samples, " samples"));
     }
     sum += samples;
-    DeviceEvaluation& part = evaluation.devices.emplace_back();
-    part.samples = samples;
-    part.steps_per_epoch = internal::StepsPerEpoch(samples, device.batch_size);
-    part.send_s = static_cast<double>(samples) * internal::SendSecondsPerSample(problem, device);
-    part.compute_s = static_cast<double>(part.steps_per_epoch) * device.batch_time_s;
-    if (problem.objective == AllocationObjective::kSeparable || samples > 0) {
-      part.comm_s = internal::CommSecondsPerEpoch(problem, device);
-    }
-    part.total_s = part.send_s + problem.epochs * (part.compute_s + part.comm_s);
-
-    evaluation.send_s = std::max(evaluation.send_s, part.send_s);
-    if (problem.objective == AllocationObjective::kSeparable) {
-      compute_s = std::max(compute_s, part.compute_s);
-      comm_s = std::max(comm_s, part.comm_s);
-    } else if (part.compute_s + part.comm_s > compute_s + comm_s) {
-      compute_s = part.compute_s;
-      comm_s = part.comm_s;
-    }
+    if (!device.reads_data_locally) sent += samples;
   }
   if (sum != problem.samples) {
     return absl::InvalidArgumentError(
         absl::StrCat("the allocation sums to ", sum, ", not ", problem.samples, " samples"));
+  }
+
+  const internal::PartyProblem parties = internal::MakeParties(problem);
+  const bool separable = problem.objective == AllocationObjective::kSeparable;
+  const auto takes_part = [&](const internal::Party& party) {
+    return std::any_of(party.members.begin(), party.members.end(), [&](size_t i) { return allocation.samples[i] > 0; });
+  };
+  const auto participants = separable ? static_cast<int64_t>(parties.parties.size())
+                                      : std::count_if(parties.parties.begin(), parties.parties.end(), takes_part);
+
+  Evaluation evaluation;
+  evaluation.devices.resize(problem.devices.size());
+  double compute_s = 0, comm_s = 0;  // Of what sets epoch_s.
+  double longest_s = 0;              // The objective's maximum under kPipelined.
+  for (const internal::Party& party : parties.parties) {
+    int64_t steps = 0;
+    for (size_t i : party.members) {
+      steps = std::max(steps, internal::StepsPerEpoch(allocation.samples[i], problem.devices[i].batch_size));
+    }
+    for (size_t i : party.members) {
+      DeviceEvaluation& part = evaluation.devices[i];
+      part.samples = allocation.samples[i];
+      part.steps_per_epoch = steps;
+      if (part.samples > 0 && !party.local) {
+        part.send_s = std::max(
+            static_cast<double>(part.samples) * internal::SendSecondsPerSample(problem, problem.devices[i]),
+            static_cast<double>(sent) * parties.egress_send_s);
+      }
+      part.compute_s = static_cast<double>(steps) * party.step_s;
+      if (separable || steps > 0) part.comm_s = parties.CommSeconds(party, participants);
+      part.total_s = part.send_s + problem.epochs * (part.compute_s + part.comm_s);
+
+      if (problem.objective == AllocationObjective::kPipelined) {
+        if (part.total_s <= longest_s) continue;
+        longest_s = part.total_s;
+        evaluation.send_s = part.send_s;
+        compute_s = part.compute_s;
+        comm_s = part.comm_s;
+        continue;
+      }
+      evaluation.send_s = std::max(evaluation.send_s, part.send_s);
+      if (separable) {
+        compute_s = std::max(compute_s, part.compute_s);
+        comm_s = std::max(comm_s, part.comm_s);
+      } else if (part.compute_s + part.comm_s > compute_s + comm_s) {
+        compute_s = part.compute_s;
+        comm_s = part.comm_s;
+      }
+    }
   }
   evaluation.epoch_s = compute_s + comm_s;
   evaluation.total_s = evaluation.send_s + problem.epochs * evaluation.epoch_s;
@@ -309,17 +213,6 @@ absl::StatusOr<Evaluation> Evaluate(const AllocationProblem& problem, const Allo
                        : largest_s == problem.epochs * compute_s ? Binding::kCompute
                                                                  : Binding::kCommunication;
   return evaluation;
-}
-
-absl::StatusOr<double> LowerBound(const AllocationProblem& problem) {
-  if (absl::Status status = Validate(problem); !status.ok()) return status;
-  double constant_s = 0;
-  if (problem.objective == AllocationObjective::kSeparable) {
-    for (const DeviceProfile& device : problem.devices) {
-      constant_s = std::max(constant_s, problem.epochs * internal::CommSecondsPerEpoch(problem, device));
-    }
-  }
-  return FractionalProblem(problem).Minimise() + constant_s;
 }
 
 }  // namespace causeway::scheduler

@@ -1,10 +1,22 @@
-// Data allocation (C-ADP): the problem, what an allocation costs, and a bound that no allocation can beat.
-// The solvers are in allocation_exact.h and allocation_simple.h, the entry to all of them is allocate.h.
+// Data allocation (C-ADP): the problem, and what an allocation costs. The solvers are in allocation_exact.h,
+// allocation_auglag.h and allocation_simple.h, a bound that no allocation can beat in allocation_bound.h, the entry to all
+// of them is allocate.h.
 //
 // Per device i with D_i samples:
 //   send(i)    = D_i * sample_bytes / bandwidth            once; 0 where the device reads its data locally
 //   compute(i) = ceil(D_i / batch_size) * batch_time       every epoch
 //   comm(i)    = rounds_per_epoch * (model_bytes / bandwidth + model_bytes / uplink)    every epoch
+//
+// A cap on the coordinator's own link (egress_bytes_per_s) is shared by all its transfers, so that none of those that run
+// together ends before egress has carried them all:
+//   send(i)    is at least (samples sent to all devices) * sample_bytes / egress, where the device is sent any
+//   each model_bytes / rate in comm(i) is at least participants * model_bytes / egress
+// Participants are the devices with samples, under kSeparable all devices.
+//
+// Where the devices of a site step in lock step, they take part together or not at all; K members exchange one model with
+// the coordinator, each 1/K of it. Of all members alike:
+//   compute    = (most steps of a member) * (longest batch_time of a member)
+//   comm       = as above, of 1/K of the model over the member's link for which it takes longest; a site is one participant
 // All functions are pure and thread-safe.
 #ifndef CAUSEWAY_SCHEDULER_ALLOCATION_H_
 #define CAUSEWAY_SCHEDULER_ALLOCATION_H_
@@ -42,9 +54,9 @@ struct AllocationProblem {
   double epochs = 1;             // > 0; a fraction where a job does not end with an epoch.
   int64_t rounds_per_epoch = 1;  // >= 1
   AllocationObjective objective = AllocationObjective::kBarrier;
-  // > 0; the coordinator's own link, which all its transfers share, each way. None: it never binds.
+  // > 0; the coordinator's own link, each way. None: it never binds.
   std::optional<double> egress_bytes_per_s;
-  // Devices of one site step together (site_batches.h says how their batch sizes are chosen).
+  // The devices of one site step together; site_batches.h chooses batch sizes for them.
   bool lock_step_sites = false;
 };
 
@@ -52,7 +64,8 @@ struct AllocationProblem {
 inline constexpr int64_t kMaxSamples = int64_t{1} << 50;
 
 // Errors: InvalidArgument, naming the device and the field: a value outside the range given above or in model.h, a
-// name that is empty or used twice, capacities that together cannot hold `samples`, times too large for a double.
+// name that is empty or used twice, capacities that together cannot hold `samples`, times too large for a double; with
+// lock_step_sites a site's name that is empty, and members of a site of which some read their data locally.
 absl::Status Validate(const AllocationProblem& problem);
 
 struct Allocation {
@@ -69,46 +82,28 @@ absl::string_view BindingName(Binding binding);
 
 struct DeviceEvaluation {
   int64_t samples = 0;
-  int64_t steps_per_epoch = 0;
-  double send_s = 0;     // Once.
-  double compute_s = 0;  // Per epoch.
-  double comm_s = 0;     // Per epoch. 0 without samples under kBarrier; paid by every device under kSeparable.
-  double total_s = 0;    // send_s + epochs * (compute_s + comm_s)
+  int64_t steps_per_epoch = 0;  // In lock step those of the site.
+  double send_s = 0;            // Once.
+  double compute_s = 0;         // Per epoch.
+  double comm_s = 0;            // Per epoch. 0 for a device that takes no part; under kSeparable all take part.
+  double total_s = 0;           // send_s + epochs * (compute_s + comm_s)
 };
 
 struct Evaluation {
   double total_s = 0;  // The objective: send_s + epochs * epoch_s.
-  double send_s = 0;
-  double epoch_s = 0;
+  double send_s = 0;   // The longest; under kPipelined that of the device with the longest total.
+  double epoch_s = 0;  // As the objective says; under kPipelined that of the same device.
   // The largest part of total_s: sending, or the compute or the communication (over all epochs) of the device, or under
   // kSeparable of the devices, that set epoch_s.
   Binding binding = Binding::kSend;
   std::vector<DeviceEvaluation> devices;  // [devices]
 };
 
-// O(devices).
+// O(devices), O(devices * log(devices)) with lock_step_sites.
 // Errors: InvalidArgument (an invalid problem; counts that are negative, above a capacity, of the wrong number, or that
 // do not sum to the problem's samples).
 absl::StatusOr<Evaluation> Evaluate(const AllocationProblem& problem, const Allocation& allocation);
 
-// Seconds. The optimum with fractional samples and fractional steps: no allocation's total_s is below it, but for
-// rounding (1e-12, relative). O(p * devices * log(devices)), p the distinct communication times near the optimum.
-// Errors: InvalidArgument (an invalid problem).
-absl::StatusOr<double> LowerBound(const AllocationProblem& problem);
-
-namespace internal {
-
-// The coefficients that evaluator, bound and solvers share, so that they agree to the last bit.
-double SendSecondsPerSample(const AllocationProblem& problem, const DeviceProfile& device);
-double CommSecondsPerEpoch(const AllocationProblem& problem, const DeviceProfile& device);
-// What a device with samples pays in an epoch before its first step: comm under kBarrier, else 0.
-double EpochOffsetSeconds(const AllocationProblem& problem, const DeviceProfile& device);
-// The most samples that the device may get: its capacity, at most all.
-int64_t SampleLimit(const AllocationProblem& problem, const DeviceProfile& device);
-// ceil(samples / batch_size)
-int64_t StepsPerEpoch(int64_t samples, int64_t batch_size);
-
-}  // namespace internal
 }  // namespace causeway::scheduler
 
 #endif  // CAUSEWAY_SCHEDULER_ALLOCATION_H_

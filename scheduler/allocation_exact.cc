@@ -1,24 +1,31 @@
 #include "scheduler/allocation_exact.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "scheduler/allocation_parties.h"
+#include "scheduler/allocation_pipelined.h"
 
 namespace causeway::scheduler {
 namespace {
 
-// Two allocations whose objectives differ by less are equally good.
-constexpr double kRelativeTolerance = 1e-12;
-// Nodes, and nodes times devices, that the search may visit.
+using internal::kRelativeTolerance;
+using internal::ParticipantsSolution;
+using internal::Party;
+using internal::PartyProblem;
+using internal::Placement;
+
+// Nodes, and nodes times parties, that the search may visit.
 constexpr int64_t kMaxNodes = 4'000'000;
 constexpr int64_t kMaxWork = 200'000'000;
 
-// The samples that one device can take as a function of a time threshold: `unit` samples more at each breakpoint
+// The samples that one party can take as a function of a time threshold: `unit` samples more at each breakpoint
 // offset + k * step, k = 1..max_steps. Thresholds are only ever compared with breakpoints computed by TimeOf, so a
 // threshold that is a breakpoint always includes it: rounding cannot lose a sample.
 class Staircase {
@@ -77,55 +84,62 @@ class Staircase {
   double last_ = 0;
 };
 
-// The staircases of all devices on one of the two axes: sending time or epoch time.
+// The staircases of all parties on one of the two axes, and on the axis of sending time what egress carries.
 class Axis {
  public:
   void Add(const Staircase& staircase) { staircases_.push_back(staircase); }
+  void SetEgress(const Staircase& egress) { egress_ = egress; }
 
-  std::vector<int64_t> SamplesWithin(double threshold) const {
-    std::vector<int64_t> samples;
-    samples.reserve(staircases_.size());
-    for (const Staircase& staircase : staircases_) samples.push_back(staircase.SamplesWithin(threshold));
+  // Each party's samples within the threshold, at most limits[i].
+  std::vector<int64_t> SamplesWithin(double threshold, absl::Span<const int64_t> limits) const {
+    std::vector<int64_t> samples(staircases_.size());
+    for (size_t i = 0; i < samples.size(); ++i) {
+      samples[i] = std::min(limits[i], staircases_[i].SamplesWithin(threshold));
+    }
     return samples;
   }
 
+  // The most samples that can be sent to all parties together.
+  int64_t SentWithin(double threshold) const {
+    return egress_ ? egress_->SamplesWithin(threshold) : std::numeric_limits<int64_t>::max();
+  }
+
   double BreakpointUpTo(double threshold) const {
-    double largest = 0;
+    double largest = egress_ ? egress_->BreakpointUpTo(threshold) : 0;
     for (const Staircase& staircase : staircases_) largest = std::max(largest, staircase.BreakpointUpTo(threshold));
     return largest;
   }
 
   double BreakpointAbove(double threshold) const {
-    double least = std::numeric_limits<double>::infinity();
+    double least = egress_ ? egress_->BreakpointAbove(threshold) : std::numeric_limits<double>::infinity();
     for (const Staircase& staircase : staircases_) least = std::min(least, staircase.BreakpointAbove(threshold));
     return least;
   }
 
-  // Whether the devices can take `total` samples within the threshold, each at most its limit. Since a limit is at most
-  // `total`, the sum stays below 2 * total.
-  bool Holds(int64_t total, double threshold, absl::Span<const int64_t> limits) const {
-    int64_t sum = 0;
-    for (size_t i = 0; i < staircases_.size() && sum < total; ++i) {
-      sum += std::min(limits[i], staircases_[i].SamplesWithin(threshold));
-    }
-    return sum >= total;
+  // Whether all samples find room within the threshold, each party taking at most its limit and at most max_sent being
+  // sent.
+  bool Holds(double threshold, absl::Span<const int64_t> limits, int64_t max_sent, const Placement& placement) const {
+    return placement.Holds(SamplesWithin(threshold, limits), std::min(max_sent, SentWithin(threshold)));
   }
 
-  // The least threshold that holds `total`. Some threshold must.
-  double LeastHolding(int64_t total, absl::Span<const int64_t> limits) const {
-    double lo = std::numeric_limits<double>::infinity(), hi = 0;
+  // The least threshold that does; infinite where none does.
+  double LeastHolding(absl::Span<const int64_t> limits, int64_t max_sent, const Placement& placement) const {
+    double lo = egress_ ? egress_->first() : std::numeric_limits<double>::infinity();
+    double hi = egress_ ? egress_->last() : 0;
     for (const Staircase& staircase : staircases_) {
       lo = std::min(lo, staircase.first());
       hi = std::max(hi, staircase.last());
     }
-    return LeastHolding(total, limits, lo, hi);
+    if (!Holds(hi, limits, max_sent, placement)) return std::numeric_limits<double>::infinity();
+    return LeastHolding(limits, max_sent, placement, lo, hi);
   }
 
   // The same, where it is known to be one of the breakpoints lo..hi.
-  double LeastHolding(int64_t total, absl::Span<const int64_t> limits, double lo, double hi) const {
+  double LeastHolding(absl::Span<const int64_t> limits, int64_t max_sent, const Placement& placement, double lo,
+                      double hi) const {
     while (lo < hi) {
       const double middle = Middle(lo, hi);
-      if (Holds(total, middle, limits)) {
+      if (Holds(middle, limits, max_sent, placement)) {
         hi = BreakpointUpTo(middle);
       } else {
         lo = BreakpointAbove(middle);
@@ -142,25 +156,32 @@ class Axis {
 
  private:
   std::vector<Staircase> staircases_;
+  std::optional<Staircase> egress_;
 };
 
-class ExactSolver {
+// kSeparable and kBarrier, where each party pays as one of `lo` participants and at most `hi` take part.
+class TwoThresholds {
  public:
-  explicit ExactSolver(const AllocationProblem& problem) : total_(problem.samples), epochs_(problem.epochs) {
-    for (const DeviceProfile& device : problem.devices) {
-      const int64_t limit = internal::SampleLimit(problem, device);
-      limits_.push_back(limit);
-      send_.Add(Staircase(0, internal::SendSecondsPerSample(problem, device), 1, limit));
-      epoch_.Add(
-          Staircase(internal::EpochOffsetSeconds(problem, device), device.batch_time_s, device.batch_size, limit));
+  TwoThresholds(const PartyProblem& problem, int64_t lo, int64_t hi)
+      : problem_(problem), lo_(lo), placement_(&problem, hi), epochs_(problem.epochs) {
+    for (const Party& party : problem.parties) {
+      limits_.push_back(party.limit);
+      send_.Add(Staircase(0, party.send_s, 1, party.limit));
+      epoch_.Add(Staircase(problem.OffsetSeconds(party, lo), party.step_s, party.batch_size, party.limit));
     }
+    if (problem.egress_send_s > 0) send_.SetEgress(Staircase(0, problem.egress_send_s, 1, problem.samples));
   }
 
-  Allocation Solve() {
+  // Visits at most *nodes nodes, and takes those that it visits from it.
+  ParticipantsSolution Solve(int64_t* nodes) {
+    ParticipantsSolution solution;
     // Below tau_min not all samples find room; above tau_max sending takes no less.
-    sigma_min_ = send_.LeastHolding(total_, limits_);
-    const double tau_min = epoch_.LeastHolding(total_, limits_);
-    const double tau_max = epoch_.LeastHolding(total_, LimitsAt(send_, sigma_min_));
+    sigma_min_ = send_.LeastHolding(limits_, kAnyNumber, placement_);
+    const double tau_min = epoch_.LeastHolding(limits_, kAnyNumber, placement_);
+    // The least sending time may leave out whom a number of participants needs; then there is no solution.
+    if (std::isinf(sigma_min_) || std::isinf(tau_min)) return solution;
+    const double tau_max = epoch_.LeastHolding(send_.SamplesWithin(sigma_min_, limits_),
+                                               send_.SentWithin(sigma_min_), placement_);
     best_sigma_ = sigma_min_;
     best_tau_ = tau_max;
     best_ = best_sigma_ + epochs_ * best_tau_;
@@ -171,12 +192,10 @@ class ExactSolver {
       double lo, hi;
     };
     std::vector<Interval> open = {{tau_min, tau_max}}, next;
-    const int64_t max_nodes = std::min(kMaxNodes, kMaxWork / static_cast<int64_t>(limits_.size()) + 1);
-    int64_t nodes = 0;
-    while (!open.empty() && nodes < max_nodes) {
+    while (!open.empty() && *nodes > 0) {
       next.clear();
       for (const Interval& interval : open) {
-        ++nodes;
+        --*nodes;
         if (interval.lo == interval.hi || !CanImprove(interval.lo, interval.hi)) continue;
         const double middle = Axis::Middle(interval.lo, interval.hi);
         const double left_hi = epoch_.BreakpointUpTo(middle);
@@ -186,21 +205,19 @@ class ExactSolver {
       }
       std::swap(open, next);
     }
-    Allocation allocation = Fill();
     // hi was tried: sigma*(hi) >= best - epochs * hi, which bounds what the rest of the interval can hold.
     for (const Interval& interval : open) {
-      allocation.gap_s = std::max(allocation.gap_s, epochs_ * (interval.hi - interval.lo));
+      solution.gap_s = std::max(solution.gap_s, epochs_ * (interval.hi - interval.lo));
     }
-    return allocation;
+    solution.bound_s = best_ - solution.gap_s;
+    solution.samples = placement_.Fill(
+        send_.SamplesWithin(best_sigma_, epoch_.SamplesWithin(best_tau_, limits_)), send_.SentWithin(best_sigma_));
+    solution.attained = internal::PaysNoMoreThan(problem_, solution.samples, lo_);
+    return solution;
   }
 
  private:
-  // Each device's samples within the threshold, at most its limit.
-  std::vector<int64_t> LimitsAt(const Axis& axis, double threshold) const {
-    std::vector<int64_t> samples = axis.SamplesWithin(threshold);
-    for (size_t i = 0; i < samples.size(); ++i) samples[i] = std::min(samples[i], limits_[i]);
-    return samples;
-  }
+  static constexpr int64_t kAnyNumber = std::numeric_limits<int64_t>::max();
 
   // The sending time below which an epoch time of tau is better than the best; negative where none is.
   double SigmaToBeat(double tau) const { return best_ * (1 - kRelativeTolerance) - epochs_ * tau; }
@@ -208,42 +225,23 @@ class ExactSolver {
   // Whether the bound sigma*(tau_hi) + epochs * tau_lo is better than the best.
   bool CanImprove(double tau_lo, double tau_hi) const {
     const double sigma = SigmaToBeat(tau_lo);
-    return sigma >= sigma_min_ && send_.Holds(total_, sigma, LimitsAt(epoch_, tau_hi));
+    return sigma >= sigma_min_ &&
+           send_.Holds(sigma, epoch_.SamplesWithin(tau_hi, limits_), kAnyNumber, placement_);
   }
 
   void Try(double tau) {
     const double sigma = SigmaToBeat(tau);
     if (sigma < sigma_min_) return;
-    const std::vector<int64_t> limits = LimitsAt(epoch_, tau);
-    if (!send_.Holds(total_, sigma, limits)) return;
-    best_sigma_ = send_.LeastHolding(total_, limits, sigma_min_, send_.BreakpointUpTo(sigma));
+    const std::vector<int64_t> limits = epoch_.SamplesWithin(tau, limits_);
+    if (!send_.Holds(sigma, limits, kAnyNumber, placement_)) return;
+    best_sigma_ = send_.LeastHolding(limits, kAnyNumber, placement_, sigma_min_, send_.BreakpointUpTo(sigma));
     best_tau_ = tau;
     best_ = best_sigma_ + epochs_ * best_tau_;
   }
 
-  // All samples under the best thresholds' caps, in proportion to the caps.
-  Allocation Fill() const {
-    std::vector<int64_t> caps = LimitsAt(epoch_, best_tau_);
-    const std::vector<int64_t> send_caps = send_.SamplesWithin(best_sigma_);
-    __int128 sum = 0;
-    for (size_t i = 0; i < caps.size(); ++i) sum += caps[i] = std::min(caps[i], send_caps[i]);
-    Allocation allocation;
-    std::vector<std::pair<__int128, size_t>> remainders;
-    int64_t left = total_;
-    for (size_t i = 0; i < caps.size(); ++i) {
-      const __int128 product = static_cast<__int128>(total_) * caps[i];
-      allocation.samples.push_back(static_cast<int64_t>(product / sum));
-      left -= allocation.samples[i];
-      remainders.push_back({-(product % sum), i});
-    }
-    // The remainders sum to `left` times `sum`, so more than `left` of them are not 0 unless `left` is, and a device
-    // with a remainder has room for one more.
-    std::sort(remainders.begin(), remainders.end());
-    for (int64_t i = 0; i < left; ++i) ++allocation.samples[remainders[i].second];
-    return allocation;
-  }
-
-  const int64_t total_;
+  const PartyProblem& problem_;
+  const int64_t lo_;
+  const Placement placement_;
   const double epochs_;
   std::vector<int64_t> limits_;
   Axis send_;
@@ -256,7 +254,21 @@ class ExactSolver {
 
 absl::StatusOr<Allocation> AllocateExact(const AllocationProblem& problem) {
   if (absl::Status status = Validate(problem); !status.ok()) return status;
-  return ExactSolver(problem).Solve();
+  const PartyProblem parties = internal::MakeParties(problem);
+  const auto count = static_cast<int64_t>(parties.parties.size());
+  ParticipantsSolution solution;
+  switch (problem.objective) {
+    case AllocationObjective::kSeparable:
+    case AllocationObjective::kBarrier: {
+      int64_t nodes = std::min(kMaxNodes, kMaxWork / count + 1);
+      solution = internal::MinimiseOverParticipants(
+          count, [&](int64_t lo, int64_t hi) { return TwoThresholds(parties, lo, hi).Solve(&nodes); });
+      break;
+    }
+    case AllocationObjective::kPipelined: solution = internal::SolvePipelined(parties); break;
+  }
+  return Allocation{.samples = internal::SplitAmongMembers(problem, parties, solution.samples),
+                    .gap_s = solution.gap_s};
 }
 
 }  // namespace causeway::scheduler

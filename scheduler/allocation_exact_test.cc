@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "scheduler/allocation_bound.h"
 #include "scheduler/allocation_simple.h"
 #include "scheduler/test_problems.h"
 

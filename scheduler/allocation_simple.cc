@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "scheduler/allocation_parties.h"
 
 namespace causeway::scheduler {
 namespace {

@@ -1,0 +1,1 @@
+#include "scheduler/allocation_parties.h"

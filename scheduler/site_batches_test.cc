@@ -1,0 +1,1 @@
+#include "scheduler/site_batches.h"
