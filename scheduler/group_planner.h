@@ -33,7 +33,7 @@ struct GroupLayout {
   int64_t sites = 1;             // G >= 1
   int64_t workers_per_site = 1;  // K >= 1; G * K <= kMaxGroupWorkers
   int64_t shards = 1;            // s >= 1; divides K
-  int64_t period = 1;            // T, steps between two exchanges of the sites: 1..kMaxGroupPeriod; no meaning for one site.
+  int64_t period = 1;  // T, steps between exchanges of the sites: 1..kMaxGroupPeriod; no meaning for one site.
 
   int64_t workers() const { return sites * workers_per_site; }
   int64_t replicas() const { return workers_per_site / shards; }
@@ -59,11 +59,13 @@ struct GroupPlace {
 int64_t RankOf(const GroupLayout& layout, const GroupPlace& place);
 GroupPlace PlaceOf(const GroupLayout& layout, int64_t rank);
 
-// The ranks, ascending, that a worker works together with, itself included. Require a rank of the layout.
-std::vector<int64_t> ShardGroup(const GroupLayout& layout, int64_t rank);      // (g, r, *): one replica's shards.
-std::vector<int64_t> ReplicaGroup(const GroupLayout& layout, int64_t rank);    // (g, *, q): one shard's replicas in a site.
-std::vector<int64_t> SiteGroup(const GroupLayout& layout, int64_t rank);       // (g, *, *)
-std::vector<int64_t> AveragingGroup(const GroupLayout& layout, int64_t rank);  // (*, r, q): the same shard of every site.
+// The ranks, ascending, that a worker works together with, itself included: the shards of its replica (g, r, *); its shard's
+// replicas in its site (g, *, q); its site (g, *, *); its shard and replica of every site (*, r, q). Require a rank of the
+// layout.
+std::vector<int64_t> ShardGroup(const GroupLayout& layout, int64_t rank);
+std::vector<int64_t> ReplicaGroup(const GroupLayout& layout, int64_t rank);
+std::vector<int64_t> SiteGroup(const GroupLayout& layout, int64_t rank);
+std::vector<int64_t> AveragingGroup(const GroupLayout& layout, int64_t rank);
 
 // A level of the network. Each unit of `unit_workers` neighbours shares one link to the rest; full duplex.
 struct LinkTier {
@@ -89,7 +91,7 @@ struct CollectiveCost {
   double bytes = 0;  // Sent by each member: (n-1)/n of the tensor; twice that by all-reduce.
   double seconds = 0;
   int64_t congestion = 0;  // The most collectives that share one unit's link, in the tier that binds.
-  int tier = -1;           // The tier that binds, an index; -1: nothing is sent.
+  int tier = -1;           // The tier that binds, an index; the number of tiers: a server's link; -1: nothing is sent.
 };
 
 // A family of collectives that all workers of a cluster run at the same time: each run of stride * members consecutive ranks
@@ -106,7 +108,7 @@ struct CollectiveFamily {
 // plus the ring's hops, n-1 or 2 (n-1), times messages, times the latency of the outermost tier crossed.
 // O(workers * tiers).
 // Errors: InvalidArgument (an invalid network; workers outside 1..kMaxGroupWorkers or not a whole number of runs; bytes
-// that are negative or not finite; messages < 1).
+// that are negative or not finite; messages outside 1..2^20).
 absl::StatusOr<CollectiveCost> CostOfCollective(const Network& network, int64_t workers, const CollectiveFamily& family,
                                                 Collective collective, double tensor_bytes, int64_t messages = 1);
 
@@ -114,7 +116,7 @@ absl::StatusOr<CollectiveCost> CostOfCollective(const Network& network, int64_t 
 enum class SiteExchange {
   kAllReduce,       // Each worker its whole shard: R-fold redundant in a site of R replicas, as published.
   kSplitAllReduce,  // Each replica 1/R of its shard; then the replicas of a shard gather what the others got.
-  kServer,          // Each worker sends its shard's 1/R through a server outside the network and receives it; then as above.
+  kServer,          // Each worker sends its shard's 1/R to a server outside the network and receives it; then as above.
 };
 
 // "all_reduce", "split_all_reduce", "server".
@@ -168,7 +170,8 @@ struct GroupProblem {
   // In (0, 1]. T is raised until the exchange is at most this fraction of a step's other time, and no further: what it would
   // save is little, and what it costs is staleness.
   double exchange_fraction = 0.05;
-  int64_t min_workers_per_site = 1;  // 1..workers. A step's batch is that of K workers, and may not be arbitrarily small.
+  // 1..workers. A step's batch is that of K workers, and may not be arbitrarily small.
+  int64_t min_workers_per_site = 1;
   SiteExchange exchange = SiteExchange::kAllReduce;
   double server_bandwidth_bytes_per_s = kUnlimitedBandwidth;
 };
