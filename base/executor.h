@@ -24,6 +24,11 @@ class Executor {
   using TimerId = int64_t;
   virtual ~Executor() = default;
 
+  // What was added before Start waits for it.
+  virtual void Start() = 0;
+  // Finishes the running task and drops the rest. Idempotent; not from a task of this executor.
+  virtual void Stop() = 0;
+
   // Adds a task; it runs later, never inside this call. After Stop it is dropped (destroyed without running).
   virtual void Add(Task task) = 0;
 
@@ -45,11 +50,11 @@ class SerialExecutor : public Executor {
   SerialExecutor(std::string name, Clock* clock);
   ~SerialExecutor() override;
 
-  void Start() ABSL_LOCKS_EXCLUDED(mu_);
+  void Start() override ABSL_LOCKS_EXCLUDED(mu_);
   void Add(Task task) override ABSL_LOCKS_EXCLUDED(mu_);
   TimerId AddAt(absl::Time when, Task task) override ABSL_LOCKS_EXCLUDED(mu_);
   void Cancel(TimerId id) override ABSL_LOCKS_EXCLUDED(mu_);
-  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
+  void Stop() override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mu_);

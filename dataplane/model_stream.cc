@@ -120,8 +120,8 @@ class Push {
     NoteProgress(progress);
 
     while (sent < total) {
-      const int64_t size = std::min(kFrameBytes, total - sent);
-      while (sent + size - acknowledged_ > kPushWindowBytes) {
+      const int64_t size = std::min(options_.sizes.frame_bytes, total - sent);
+      while (sent + size - acknowledged_ > options_.sizes.window_bytes) {
         ASSIGN_OR_RETURN(answer, ReadFrame(link, Deadline()));
         RETURN_IF_ERROR(TakeAnswer(link, answer, sent, progress));
         if (result_.has_value()) return absl::OkStatus();
@@ -203,10 +203,10 @@ absl::Status ReceivePart(Link* link, int64_t received, int64_t total, PushSink* 
     RETURN_IF_ERROR(CheckDataFrame(data, received, total));
     RETURN_IF_ERROR(sink->Append(received, AsBytes(data.payload())));
     received += static_cast<int64_t>(data.payload().size());
-    if (received - durable >= kPushSyncBytes) {
+    if (received - durable >= options.sizes.sync_bytes) {
       ASSIGN_OR_RETURN(durable, sink->Sync());
     }
-    if (received - acknowledged >= kPushAckBytes && received < total) {
+    if (received - acknowledged >= options.sizes.ack_bytes && received < total) {
       v1::Frame ack;
       ack.mutable_push_ack()->set_received_bytes(received);
       ack.mutable_push_ack()->set_durable_bytes(durable);
@@ -238,9 +238,9 @@ absl::Status ServePull(Link* link, const v1::PullRequest& request, const PullSou
   v1::Frame answer;
   *answer.mutable_pull_response() = source.info();
   RETURN_IF_ERROR(link->Write(answer, {}, deadline()));
-  std::vector<uint8_t> buffer(std::min(kFrameBytes, total));
+  std::vector<uint8_t> buffer(std::min(options.sizes.frame_bytes, total));
   while (offset < total) {
-    absl::Span<uint8_t> piece = absl::MakeSpan(buffer).subspan(0, std::min(kFrameBytes, total - offset));
+    absl::Span<uint8_t> piece = absl::MakeSpan(buffer).subspan(0, std::min<int64_t>(buffer.size(), total - offset));
     RETURN_IF_ERROR(source.Read(offset, piece));
     RETURN_IF_ERROR(link->Write(DataFrame("", offset, total, piece), piece, deadline()));
     offset += static_cast<int64_t>(piece.size());

@@ -44,11 +44,6 @@ absl::Status ServePull(Link* link, const v1::PullRequest& request, const PullSou
 
 // ---- Push: one part of a contribution (or the initial model) to the coordinator.
 
-// Bytes that may be under way without having been acknowledged as received.
-inline constexpr int64_t kPushWindowBytes = 8 << 20;
-inline constexpr int64_t kPushAckBytes = 1 << 20;    // The listening side acknowledges at least this often,
-inline constexpr int64_t kPushSyncBytes = 16 << 20;  // and syncs the sink this often.
-
 // Pushes `bytes` as the part that `request` describes (total_bytes and sha256 are set here). Blocks; after a broken link it goes on from
 // what the coordinator has durably. Any PushResult, a rejection too, is a success of this call.
 // Errors: Cancelled; Unavailable, DeadlineExceeded (attempts used up); DataLoss (answers that do not fit); the peer's.

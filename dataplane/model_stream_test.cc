@@ -287,7 +287,7 @@ TEST_F(ModelStreamTest, PushGoesOnFromWhatIsDurable) {
 TEST_F(ModelStreamTest, LostResultIsAskedForAgain) {
   // Response, acknowledgements for all but the last MiB, result.
   dialer_->AddFault(
-      LinkFault{.direction = LinkDirection::kToDialer, .frame = 1 + (kModelBytes / kPushAckBytes - 1) + 1});
+      LinkFault{.direction = LinkDirection::kToDialer, .frame = 1 + (kModelBytes / StreamSizes().ack_bytes - 1) + 1});
   absl::StatusOr<v1::PushResult> result = Push();
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(dialer_->dials(), 2);
@@ -354,7 +354,7 @@ TEST_F(ModelStreamTest, WindowBoundsWhatIsUnderWay) {
   };
   EXPECT_FALSE(Push().ok());
   dialer_ = nullptr;
-  EXPECT_EQ(received, kPushWindowBytes);
+  EXPECT_EQ(received, StreamSizes().window_bytes);
 }
 
 TEST_F(ModelStreamTest, SilentSenderIsGivenUp) {

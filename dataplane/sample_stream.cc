@@ -122,7 +122,7 @@ absl::Status FetchChunks(const TransferOptions& options, const std::string& job,
 
 absl::Status ServeFetch(Link* link, const v1::FetchRequest& request, const ChunkSource& source,
                         const ServeOptions& options) {
-  std::vector<uint8_t> buffer(kFrameBytes);
+  std::vector<uint8_t> buffer(options.sizes.frame_bytes);
   for (const v1::FetchRequest::Item& item : request.items()) {
     RETURN_IF_ERROR(CheckItem(item.sha256(), item.offset()));
     ASSIGN_OR_RETURN(const int64_t total, source.Size(item.sha256()));
@@ -132,7 +132,7 @@ absl::Status ServeFetch(Link* link, const v1::FetchRequest& request, const Chunk
           absl::StrCat("offset ", offset, " is outside of the chunk's ", total, " bytes"));
     }
     do {
-      absl::Span<uint8_t> piece = absl::MakeSpan(buffer).subspan(0, std::min(kFrameBytes, total - offset));
+      absl::Span<uint8_t> piece = absl::MakeSpan(buffer).subspan(0, std::min(options.sizes.frame_bytes, total - offset));
       RETURN_IF_ERROR(source.Read(item.sha256(), offset, piece));
       RETURN_IF_ERROR(link->Write(internal::DataFrame(item.sha256(), offset, total, piece), piece,
                                   options.clock->Now() + options.progress_timeout));

@@ -17,8 +17,13 @@
 
 namespace causeway::dataplane {
 
-// What the streams of this room cut their bytes into.
-inline constexpr int64_t kFrameBytes = 256 << 10;
+// How the streams of this room cut their bytes, and how far a push runs ahead of its acknowledgements. The two ends need not agree.
+struct StreamSizes {
+  int64_t frame_bytes = 256 << 10;  // At most kMaxPayloadBytes.
+  int64_t window_bytes = 8 << 20;   // A push: bytes under way that have not been acknowledged as received; at least ack_bytes + a frame.
+  int64_t ack_bytes = 1 << 20;      // A push's listening side acknowledges at least this often,
+  int64_t sync_bytes = 16 << 20;    // and syncs its sink this often.
+};
 
 // Lets one thread stop the transfers that run on others. Thread-safe. Outlives the transfers it was given to.
 class Cancellation {
@@ -58,12 +63,14 @@ struct TransferOptions {
   absl::Duration progress_timeout = absl::Seconds(30);  // For one frame, either way.
   int max_attempts = 8;  // In a row without a byte of progress; after a break the transfer goes on where it stopped.
   Backoff::Options backoff;
+  StreamSizes sizes;
 };
 
 // How the listening side of a transfer behaves.
 struct ServeOptions {
   Clock* clock = nullptr;  // Not owned.
   absl::Duration progress_timeout = absl::Seconds(30);
+  StreamSizes sizes;
 };
 
 namespace internal {

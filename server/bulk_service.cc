@@ -224,7 +224,7 @@ class CountingLink : public dataplane::Link {
 
 absl::Status BulkService::Serve(LinkKind kind, const PeerIdentity& peer, dataplane::Link* raw_link) {
   Clock* clock = coordinator_->options().clock;
-  const dataplane::ServeOptions options{.clock = clock};
+  const dataplane::ServeOptions options{.clock = clock, .sizes = sizes_};
   const absl::Time started = clock->Now();
   CountingLink link(raw_link);
   const auto serve = [&]() -> absl::Status {

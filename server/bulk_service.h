@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "dataplane/link.h"
+#include "dataplane/transfer.h"
 #include "server/coordinator.h"
 
 namespace causeway::server {
@@ -13,13 +14,15 @@ namespace causeway::server {
 class BulkService : public dataplane::LinkHandler {
  public:
   // Neither is owned; both outlive this.
-  BulkService(Coordinator* coordinator, Executor* executor) : coordinator_(coordinator), executor_(executor) {}
+  BulkService(Coordinator* coordinator, Executor* executor, dataplane::StreamSizes sizes = {})
+      : coordinator_(coordinator), executor_(executor), sizes_(sizes) {}
 
   absl::Status Serve(dataplane::LinkKind kind, const dataplane::PeerIdentity& peer, dataplane::Link* link) override;
 
  private:
   Coordinator* const coordinator_;
   Executor* const executor_;
+  const dataplane::StreamSizes sizes_;
 };
 
 }  // namespace causeway::server

@@ -30,18 +30,24 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Create(Options options) {
 Agent::Agent(Options options)
     : options_(std::move(options)),
       state_(options_.state),
-      reporter_("report", options_.clock),
-      lanes_{std::make_unique<SerialExecutor>("compute", options_.clock),
-             std::make_unique<SerialExecutor>("fetch", options_.clock)},
-      control_("control", options_.clock) {}
+      prober_(MakeExecutor("probe")),
+      reporter_(MakeExecutor("report")),
+      lanes_{MakeExecutor("compute"), MakeExecutor("fetch")},
+      control_(MakeExecutor("control")) {}
+
+std::unique_ptr<Executor> Agent::MakeExecutor(const std::string& name) const {
+  if (options_.make_executor) return options_.make_executor(name);
+  return std::make_unique<SerialExecutor>(name, options_.clock);
+}
 
 Agent::~Agent() { Stop(); }
 
 void Agent::Start() {
-  reporter_.Start();
+  prober_->Start();
+  reporter_->Start();
   for (auto& lane : lanes_) lane->Start();
-  control_.Start();
-  control_.Add([this] { Pump(); });
+  control_->Start();
+  control_->Add([this] { Pump(); });
 }
 
 void Agent::Stop() {
@@ -52,16 +58,19 @@ void Agent::Stop() {
   }
   CancelAll("the worker stops");
   Completion<bool> left;
-  control_.Add([this, left]() mutable {
+  control_->Add([this, left]() mutable {
     SayGoodbye();
     left.Set(true);
   });
-  left.Await(RealClock(), RealClock()->Now() + kRegisterTimeout + kLeaveTimeout, "the goodbye").status().IgnoreError();
-  control_.Stop();
+  left.Await(options_.clock, options_.clock->Now() + kRegisterTimeout + kLeaveTimeout, "the goodbye")
+      .status()
+      .IgnoreError();
+  control_->Stop();
   for (auto& lane : lanes_) lane->Stop();
-  reporter_.Stop();
+  reporter_->Stop();
+  prober_->Stop();
   stream_.reset();
-  control_.Stop();
+  control_->Stop();
 }
 
 void Agent::SayGoodbye() {
@@ -76,7 +85,7 @@ void Agent::SayGoodbye() {
 }
 
 void Agent::Pump() {
-  control_.Cancel(timer_);
+  control_->Cancel(timer_);
   {
     MutexLock lock(&mu_);
     if (stopping_ || given_up_) return;
@@ -104,7 +113,7 @@ void Agent::Pump() {
     if (actions.open_stream) OpenStream();
     if (actions.send_heartbeat) SendHeartbeat();
     for (const Task& task : actions.start) StartTask(task);
-    if (!again && wake_at != absl::InfiniteFuture()) timer_ = control_.AddAt(wake_at, [this] { Pump(); });
+    if (!again && wake_at != absl::InfiniteFuture()) timer_ = control_->AddAt(wake_at, [this] { Pump(); });
   }
   SetConnected(state_.connected());
 }
@@ -138,10 +147,10 @@ void Agent::OpenStream() {
   stream_.reset();
   CoordinatorClient::HeartbeatEvents events;
   events.on_response = [this, number](const v1::HeartbeatResponse& response) {
-    control_.Add([this, number, response] { OnResponse(number, response); });
+    control_->Add([this, number, response] { OnResponse(number, response); });
   };
   events.on_closed = [this, number](const absl::Status& status) {
-    control_.Add([this, number, status] { OnClosed(number, status); });
+    control_->Add([this, number, status] { OnClosed(number, status); });
   };
   absl::StatusOr<std::unique_ptr<CoordinatorClient::HeartbeatStream>> stream =
       options_.client->OpenHeartbeat(std::move(events));
@@ -194,7 +203,8 @@ void Agent::StartTask(const Task& task) {
     runner.incarnation = options_.registration.incarnation();
     runner.slowdown = options_.slowdown;
     runner.site_generation = [this] { return site_generation_.load(); };
-    runner.run_beside = [this](std::function<void()> report) { reporter_.Add(std::move(report)); };
+    runner.reporter = reporter_.get();
+    runner.prober = prober_.get();
     runner.transfer = options_.transfer;
     runner.report_backoff = options_.report_backoff;
     runner.client = options_.client;
@@ -219,7 +229,7 @@ void Agent::StartTask(const Task& task) {
   log::Write(log::Level::kDebug, "task started", {{"task", task.id}});
   lanes_[static_cast<int>(LaneOf(task.kind))]->Add([this, task, context, runner = runner_] {
     const TaskResult result = runner->Run(task, context);
-    control_.Add([this, task, context, result] { OnTaskEnded(task, context, result); });
+    control_->Add([this, task, context, result] { OnTaskEnded(task, context, result); });
   });
 }
 
@@ -237,7 +247,7 @@ void Agent::OnTaskEnded(const Task& task, const std::shared_ptr<TaskContext>& co
     request.set_code(static_cast<int32_t>(result.status.code()));
     request.set_message(std::string(result.status.message()));
     request.set_permanent(true);
-    reporter_.Add([this, context, request] {
+    reporter_->Add([this, context, request] {
       // Cancelled is fine: nobody wants the task any more.
       ReportUntilAnswered(options_.clock, options_.report_backoff, context.get(), "failure", request.fence(),
                           [&](absl::Time deadline) { return options_.client->ReportFailure(request, deadline); })

@@ -34,7 +34,8 @@ namespace causeway::worker {
 // own sender, whose answer is then on its way. The next round's work starts when the answer is here or this has passed.
 inline constexpr absl::Duration kAnswerGrace = absl::Seconds(2);
 
-// The threads around AgentState and JobRunner: one for control, one that computes, one that fetches, one for reports beside them.
+// The threads around AgentState and JobRunner: one for control, one that computes, one that fetches, one that measures the link, one for reports
+// beside them.
 //
 // Thread-safe. Call order: Create, Start, Stop (idempotent; called by the destructor).
 class Agent {
@@ -50,6 +51,8 @@ class Agent {
     Backoff::Options report_backoff;
     // The coordinator refuses this worker for good, with its reason; once, on the control thread. Nothing runs afterwards.
     std::function<void(const absl::Status&)> on_give_up;
+    // Makes a serial executor, its thread named so. Empty: SerialExecutor.
+    std::function<std::unique_ptr<Executor>(const std::string& name)> make_executor;
 
     // Not owned; all outlive this.
     CoordinatorClient* client = nullptr;
@@ -72,6 +75,7 @@ class Agent {
 
  private:
   explicit Agent(Options options);
+  std::unique_ptr<Executor> MakeExecutor(const std::string& name) const;
 
   // On the control thread.
   void Pump();
@@ -115,9 +119,10 @@ class Agent {
   std::vector<Live> live_ ABSL_GUARDED_BY(mu_);
 
   // Last, so that their threads end first.
-  SerialExecutor reporter_;
-  std::array<std::unique_ptr<SerialExecutor>, kNumLanes> lanes_;
-  SerialExecutor control_;
+  const std::unique_ptr<Executor> prober_;
+  const std::unique_ptr<Executor> reporter_;
+  const std::array<std::unique_ptr<Executor>, kNumLanes> lanes_;
+  const std::unique_ptr<Executor> control_;
 };
 
 }  // namespace causeway::worker

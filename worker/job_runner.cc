@@ -1,11 +1,10 @@
 #include "worker/job_runner.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/executor.h"
+#include "base/completion.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "dataplane/bandwidth.h"
@@ -89,7 +88,7 @@ TaskResult JobRunner::Run(const Task& task, const std::shared_ptr<TaskContext>& 
       break;
     case TaskKind::kProfile:
       options_.board->SetPhase(v1::WORKER_PHASE_PROFILING);
-      failure = Profile(task, context.get());
+      failure = Profile(task, context);
       break;
     case TaskKind::kEvaluate: failure = Evaluate(task, context); break;
     case TaskKind::kTrain: failure = Train(task, context.get()); break;
@@ -213,7 +212,7 @@ absl::Status JobRunner::EnsureModel() {
   return absl::OkStatus();
 }
 
-JobRunner::Failure JobRunner::Profile(const Task& task, TaskContext* context) {
+JobRunner::Failure JobRunner::Profile(const Task& task, const std::shared_ptr<TaskContext>& context) {
   const v1::ProfileTask& profile = task.assignment->profile();
   if (profiled_task_ != task.id) {
     if (absl::Status built = EnsureModel(); !built.ok()) return {built};
@@ -225,18 +224,17 @@ JobRunner::Failure JobRunner::Profile(const Task& task, TaskContext* context) {
     profile_options.clock = options_.clock;
 
     // The link is measured while the device computes, since that is how it will be used.
-    v1::DeviceProfile link_figures;
-    absl::Status measured;
-    std::thread link([&] {
-      SetThreadName("probe");
-      measured = MeasureLink(profile.seconds(), context, &link_figures);
-    });
+    Completion<v1::DeviceProfile> link;
+    options_.prober->Add(
+        [this, seconds = profile.seconds(), context, link]() mutable { link.Set(MeasureLink(seconds, context.get())); });
     absl::StatusOr<v1::DeviceProfile> device = worker::Profile(profile_options, profile, context->stop.get_token());
-    link.join();
+    // Bounded by the probes' own deadlines.
+    const absl::StatusOr<v1::DeviceProfile> link_figures =
+        link.Await(options_.clock, absl::InfiniteFuture(), "the measurement of the link");
     if (!device.ok()) return {Annotate(device.status(), "measure the device")};
-    if (!measured.ok()) return {Annotate(measured, "measure the link"), Source::kTransfer};
+    if (!link_figures.ok()) return {Annotate(link_figures.status(), "measure the link"), Source::kTransfer};
     profile_ = *std::move(device);
-    profile_.MergeFrom(link_figures);
+    profile_.MergeFrom(*link_figures);
     profiled_task_ = task.id;
     log::Info("profiled", {{"job", options_.job},
                            {"generation", options_.site_generation()},
@@ -249,21 +247,22 @@ JobRunner::Failure JobRunner::Profile(const Task& task, TaskContext* context) {
   *request.mutable_fence() = Fence(task);
   request.set_attempt(profile.attempt());
   *request.mutable_profile() = profile_;
-  return {Report(context, "profile", request.fence(),
+  return {Report(context.get(), "profile", request.fence(),
                  [&](absl::Time deadline) { return options_.client->ReportProfile(request, deadline); })};
 }
 
-absl::Status JobRunner::MeasureLink(double seconds, TaskContext* context, v1::DeviceProfile* profile) {
+absl::StatusOr<v1::DeviceProfile> JobRunner::MeasureLink(double seconds, TaskContext* context) {
   dataplane::TransferOptions transfer = options_.transfer;
   transfer.cancellation = &context->cancellation;
   const absl::Duration each = absl::Seconds(std::clamp(seconds * 0.4, kMinProbeSeconds, kMaxProbeSeconds));
   ASSIGN_OR_RETURN(const absl::Duration round_trip, dataplane::MeasureRoundTrip(transfer), "round trip");
   ASSIGN_OR_RETURN(const double down, dataplane::MeasureDown(transfer, each, kMaxProbeBytes), "down");
   ASSIGN_OR_RETURN(const double up, dataplane::MeasureUp(transfer, each, kMaxProbeBytes), "up");
-  profile->set_round_trip_s(absl::ToDoubleSeconds(round_trip));
-  profile->set_down_bytes_per_s(down);
-  profile->set_up_bytes_per_s(up);
-  return absl::OkStatus();
+  v1::DeviceProfile profile;
+  profile.set_round_trip_s(absl::ToDoubleSeconds(round_trip));
+  profile.set_down_bytes_per_s(down);
+  profile.set_up_bytes_per_s(up);
+  return profile;
 }
 
 // ---- Data
@@ -406,7 +405,7 @@ JobRunner::Failure JobRunner::Evaluate(const Task& task, const std::shared_ptr<T
     }
   }
   *evaluation_.mutable_fence() = Fence(task);
-  options_.run_beside([client = options_.client, clock = options_.clock, backoff = options_.report_backoff, context,
+  options_.reporter->Add([client = options_.client, clock = options_.clock, backoff = options_.report_backoff, context,
                        request = evaluation_] {
     // Cancelled is fine: nobody wants it any more.
     ReportUntilAnswered(clock, backoff, context.get(), "evaluation", request.fence(), [&](absl::Time deadline) {

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/executor.h"
 #include "base/mutex.h"
 #include "dataplane/transfer.h"
 #include "proto/membership.pb.h"
@@ -66,12 +67,12 @@ class JobRunner {
     int64_t incarnation = 0;
     double slowdown = 1;                       // Emulated; >= 1.
     std::function<int64_t()> site_generation;  // The newest. Thread-safe.
-    // Runs a report beside the tasks, so that training need not wait for it. Thread-safe.
-    std::function<void(std::function<void()>)> run_beside;
     dataplane::TransferOptions transfer;  // Without cancellation.
     Backoff::Options report_backoff;
 
     // Not owned; all outlive this.
+    Executor* reporter = nullptr;  // Makes reports beside the tasks, so that training need not wait for them.
+    Executor* prober = nullptr;    // Measures the link while the device computes.
     CoordinatorClient* client = nullptr;
     ModelFactory* factory = nullptr;
     ChunkCache* cache = nullptr;
@@ -97,7 +98,7 @@ class JobRunner {
   };
 
   Failure Prepare(const Task& task, TaskContext* context);
-  Failure Profile(const Task& task, TaskContext* context);
+  Failure Profile(const Task& task, const std::shared_ptr<TaskContext>& context);
   Failure Evaluate(const Task& task, const std::shared_ptr<TaskContext>& context);
   Failure Train(const Task& task, TaskContext* context);
   Failure FetchData(const Task& task, TaskContext* context);
@@ -108,7 +109,7 @@ class JobRunner {
   absl::Status RestoreOptimizer(const v1::TrainTask& task, bool* fresh);
   absl::Status EnsureModel();
   absl::Status EnsureTrainer();
-  absl::Status MeasureLink(double seconds, TaskContext* context, v1::DeviceProfile* profile);
+  absl::StatusOr<v1::DeviceProfile> MeasureLink(double seconds, TaskContext* context);
   void OnStep(const Trainer::Progress& progress);
   absl::Status Report(TaskContext* context, absl::string_view what, const v1::Fence& fence,
                       const std::function<absl::Status(absl::Time)>& call);

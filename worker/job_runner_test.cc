@@ -30,6 +30,16 @@ using testing::SizeIs;
 constexpr int64_t kTrainSamples = 40;
 constexpr int64_t kTestSamples = 20;
 
+// Runs what is added at once.
+class InlineExecutor : public Executor {
+ public:
+  void Start() override {}
+  void Stop() override {}
+  void Add(Task task) override { std::move(task)(); }
+  TimerId AddAt(absl::Time, Task) override { return 0; }
+  void Cancel(TimerId) override {}
+};
+
 class JobRunnerTest : public testing::Test {
  protected:
   JobRunnerTest() {
@@ -70,7 +80,8 @@ class JobRunnerTest : public testing::Test {
     options.worker = "lab-1";
     options.incarnation = state_->incarnation().value();
     options.site_generation = [] { return 4; };
-    options.run_beside = [](std::function<void()> report) { report(); };
+    options.reporter = &inline_;
+    options.prober = &inline_;
     options.transfer.dialer = &dialer_;
     options.transfer.clock = RealClock();
     options.transfer.max_attempts = 2;
@@ -170,6 +181,7 @@ class JobRunnerTest : public testing::Test {
   std::shared_ptr<TaskContext> context_ = std::make_shared<TaskContext>();
   std::unique_ptr<ChunkCache> cache_;
   std::unique_ptr<LocalState> state_;
+  InlineExecutor inline_;
   std::unique_ptr<JobRunner> runner_;
 };
 
