@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <set>
 #include <vector>
@@ -148,39 +147,6 @@ class FractionalProblem {
   std::vector<Part> parts_;
 };
 
-// What so many participants need at least if each were as good as the best: sending over the fastest links, steps at the
-// highest rates, and the least communication.
-class FewestParticipants {
- public:
-  explicit FewestParticipants(const PartyProblem& problem) : problem_(problem) {
-    for (const Party& party : problem.parties) {
-      if (party.limit == 0) continue;
-      samples_per_send_s_.push_back(1 / party.send_s);
-      samples_per_epoch_s_.push_back(static_cast<double>(party.batch_size) / party.step_s);
-    }
-    for (std::vector<double>* rates : {&samples_per_send_s_, &samples_per_epoch_s_}) {
-      std::sort(rates->begin(), rates->end(), std::greater<>());
-      for (size_t i = 1; i < rates->size(); ++i) (*rates)[i] += (*rates)[i - 1];
-    }
-  }
-
-  // Each pays as one of `lo` participants, and at most `hi` take part.
-  double Seconds(int64_t lo, int64_t hi) const {
-    const size_t last = std::min(samples_per_send_s_.size(), static_cast<size_t>(hi)) - 1;
-    double offset_s = std::numeric_limits<double>::infinity();
-    for (const Party& party : problem_.parties) {
-      if (party.limit > 0) offset_s = std::min(offset_s, problem_.OffsetSeconds(party, lo));
-    }
-    const double samples = static_cast<double>(problem_.samples) * (1 - kRelativeTolerance);
-    return samples / samples_per_send_s_[last] +
-           problem_.epochs * (samples / samples_per_epoch_s_[last] + offset_s);
-  }
-
- private:
-  const PartyProblem& problem_;
-  std::vector<double> samples_per_send_s_, samples_per_epoch_s_;  // [n]: sums over the n + 1 highest.
-};
-
 }  // namespace
 
 absl::StatusOr<double> LowerBound(const AllocationProblem& problem) {
@@ -195,13 +161,17 @@ absl::StatusOr<double> LowerBound(const AllocationProblem& problem) {
     }
     return FractionalProblem(parties, count).Minimise() + constant_s;
   }
-  const FewestParticipants fewest(parties);
-  return internal::MinimiseOverParticipants(count, [&](int64_t lo, int64_t hi) {
-           internal::ParticipantsSolution solution;
-           solution.bound_s = std::max(FractionalProblem(parties, lo).Minimise(), fewest.Seconds(lo, hi));
-           solution.attained = std::all_of(parties.parties.begin(), parties.parties.end(), [&](const Party& party) {
+  return internal::MinimiseOverParticipants(count, [&](int64_t lo, int64_t hi, double) {
+           internal::RelaxedSolution solution;
+           // Where the number costs nothing, a relaxation of it is none.
+           solution.tight = std::all_of(parties.parties.begin(), parties.parties.end(), [&](const Party& party) {
              return parties.OffsetSeconds(party, hi) == parties.OffsetSeconds(party, lo);
            });
+           solution.bound_s = FractionalProblem(parties, lo).Minimise();
+           // No barrier only shortens it. Unlike the other, this bound knows that no more than `hi` can take part.
+           if (lo > 1 || !solution.tight) {
+             solution.bound_s = std::max(solution.bound_s, internal::FractionalPipelinedSeconds(parties, lo, hi));
+           }
            return solution;
          }).bound_s;
 }

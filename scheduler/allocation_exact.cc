@@ -16,10 +16,10 @@ namespace causeway::scheduler {
 namespace {
 
 using internal::kRelativeTolerance;
-using internal::ParticipantsSolution;
 using internal::Party;
 using internal::PartyProblem;
 using internal::Placement;
+using internal::RelaxedSolution;
 
 // Nodes, and nodes times parties, that the search may visit.
 constexpr int64_t kMaxNodes = 4'000'000;
@@ -163,28 +163,34 @@ class Axis {
 class TwoThresholds {
  public:
   TwoThresholds(const PartyProblem& problem, int64_t lo, int64_t hi)
-      : problem_(problem), lo_(lo), placement_(&problem, hi), epochs_(problem.epochs) {
+      : problem_(problem), placement_(&problem, hi), epochs_(problem.epochs) {
     for (const Party& party : problem.parties) {
       limits_.push_back(party.limit);
+      // A relaxation that may be off by four times as much need not be solved better.
+      slack_s_ = std::max(slack_s_, epochs_ / 4 * (problem.OffsetSeconds(party, hi) - problem.OffsetSeconds(party, lo)));
       send_.Add(Staircase(0, party.send_s, 1, party.limit));
       epoch_.Add(Staircase(problem.OffsetSeconds(party, lo), party.step_s, party.batch_size, party.limit));
     }
     if (problem.egress_send_s > 0) send_.SetEgress(Staircase(0, problem.egress_send_s, 1, problem.samples));
   }
 
+  double LeastSendSeconds() const { return send_.LeastHolding(limits_, kAnyNumber, placement_); }
+
+  // The best below upper_s, where none sends in less than sigma_min; without an upper_s sigma_min is LeastSendSeconds.
   // Visits at most *nodes nodes, and takes those that it visits from it.
-  ParticipantsSolution Solve(int64_t* nodes) {
-    ParticipantsSolution solution;
-    // Below tau_min not all samples find room; above tau_max sending takes no less.
-    sigma_min_ = send_.LeastHolding(limits_, kAnyNumber, placement_);
+  RelaxedSolution Solve(double sigma_min, double upper_s, int64_t* nodes) {
+    RelaxedSolution solution;
+    sigma_min_ = sigma_min;
+    upper_ = upper_s;
+    // Below tau_min not all samples find room.
     const double tau_min = epoch_.LeastHolding(limits_, kAnyNumber, placement_);
-    // The least sending time may leave out whom a number of participants needs; then there is no solution.
-    if (std::isinf(sigma_min_) || std::isinf(tau_min)) return solution;
-    const double tau_max = epoch_.LeastHolding(send_.SamplesWithin(sigma_min_, limits_),
-                                               send_.SentWithin(sigma_min_), placement_);
-    best_sigma_ = sigma_min_;
-    best_tau_ = tau_max;
-    best_ = best_sigma_ + epochs_ * best_tau_;
+    if (sigma_min + epochs_ * tau_min >= upper_s) return solution;
+    // Above tau_max nothing is better than upper_s, or sending takes no less.
+    double tau_max = epoch_.BreakpointUpTo((upper_s - sigma_min) / epochs_);
+    if (std::isinf(upper_s)) {
+      tau_max = epoch_.LeastHolding(send_.SamplesWithin(sigma_min, limits_), send_.SentWithin(sigma_min), placement_);
+    }
+    Try(tau_max);
 
     // Breadth first, so that all open intervals shrink alike and the best is good before they are many. lo and hi are
     // breakpoints, and hi has been tried.
@@ -205,32 +211,39 @@ class TwoThresholds {
       }
       std::swap(open, next);
     }
-    // hi was tried: sigma*(hi) >= best - epochs * hi, which bounds what the rest of the interval can hold.
-    for (const Interval& interval : open) {
-      solution.gap_s = std::max(solution.gap_s, epochs_ * (interval.hi - interval.lo));
-    }
-    solution.bound_s = best_ - solution.gap_s;
+    // hi was tried, so what it costs is no better than the best: what the rest of the interval holds is better by its
+    // width at most.
+    double unproven_s = 0;
+    for (const Interval& interval : open) unproven_s = std::max(unproven_s, epochs_ * (interval.hi - interval.lo));
+    const double bound_s = std::min(SoughtBelow(), std::min(best_, upper_) - unproven_s);
+    if (bound_s >= upper_) return solution;
+    solution.bound_s = bound_s;
+    if (std::isinf(best_)) return solution;
     solution.samples = placement_.Fill(
         send_.SamplesWithin(best_sigma_, epoch_.SamplesWithin(best_tau_, limits_)), send_.SentWithin(best_sigma_));
-    solution.attained = internal::PaysNoMoreThan(problem_, solution.samples, lo_);
+    solution.total_s = internal::TotalSeconds(problem_, solution.samples);
+    solution.tight = slack_s_ == 0;  // More participants cost no more.
     return solution;
   }
 
  private:
   static constexpr int64_t kAnyNumber = std::numeric_limits<int64_t>::max();
 
-  // The sending time below which an epoch time of tau is better than the best; negative where none is.
-  double SigmaToBeat(double tau) const { return best_ * (1 - kRelativeTolerance) - epochs_ * tau; }
+  // Totals that are not below are not looked for.
+  double SoughtBelow() const { return std::min(upper_, best_ - slack_s_); }
 
-  // Whether the bound sigma*(tau_hi) + epochs * tau_lo is better than the best.
+  // The sending time within which an epoch time of tau comes to less than a total; negative where none does.
+  double SigmaToBeat(double total, double tau) const { return total * (1 - kRelativeTolerance) - epochs_ * tau; }
+
+  // Whether the bound sigma*(tau_hi) + epochs * tau_lo is low enough.
   bool CanImprove(double tau_lo, double tau_hi) const {
-    const double sigma = SigmaToBeat(tau_lo);
+    const double sigma = SigmaToBeat(SoughtBelow(), tau_lo);
     return sigma >= sigma_min_ &&
            send_.Holds(sigma, epoch_.SamplesWithin(tau_hi, limits_), kAnyNumber, placement_);
   }
 
   void Try(double tau) {
-    const double sigma = SigmaToBeat(tau);
+    const double sigma = SigmaToBeat(std::min(best_, upper_), tau);
     if (sigma < sigma_min_) return;
     const std::vector<int64_t> limits = epoch_.SamplesWithin(tau, limits_);
     if (!send_.Holds(sigma, limits, kAnyNumber, placement_)) return;
@@ -240,14 +253,15 @@ class TwoThresholds {
   }
 
   const PartyProblem& problem_;
-  const int64_t lo_;
   const Placement placement_;
   const double epochs_;
+  double slack_s_ = 0;
   std::vector<int64_t> limits_;
   Axis send_;
   Axis epoch_;
   double sigma_min_ = 0;
-  double best_ = 0, best_sigma_ = 0, best_tau_ = 0;
+  double upper_ = 0;
+  double best_ = std::numeric_limits<double>::infinity(), best_sigma_ = 0, best_tau_ = 0;
 };
 
 }  // namespace
@@ -256,19 +270,22 @@ absl::StatusOr<Allocation> AllocateExact(const AllocationProblem& problem) {
   if (absl::Status status = Validate(problem); !status.ok()) return status;
   const PartyProblem parties = internal::MakeParties(problem);
   const auto count = static_cast<int64_t>(parties.parties.size());
-  ParticipantsSolution solution;
+  internal::ParticipantsSolution solution;
   switch (problem.objective) {
     case AllocationObjective::kSeparable:
     case AllocationObjective::kBarrier: {
       int64_t nodes = std::min(kMaxNodes, kMaxWork / count + 1);
-      solution = internal::MinimiseOverParticipants(
-          count, [&](int64_t lo, int64_t hi) { return TwoThresholds(parties, lo, hi).Solve(&nodes); });
+      const double sigma_min_s = TwoThresholds(parties, 1, count).LeastSendSeconds();
+      solution = internal::MinimiseOverParticipants(count, [&](int64_t lo, int64_t hi, double upper_s) {
+        return TwoThresholds(parties, lo, hi).Solve(sigma_min_s, upper_s, &nodes);
+      });
       break;
     }
     case AllocationObjective::kPipelined: solution = internal::SolvePipelined(parties); break;
   }
+  const double gap_s = solution.total_s - solution.bound_s;
   return Allocation{.samples = internal::SplitAmongMembers(problem, parties, solution.samples),
-                    .gap_s = solution.gap_s};
+                    .gap_s = gap_s > kRelativeTolerance * solution.total_s ? gap_s : 0};
 }
 
 }  // namespace causeway::scheduler

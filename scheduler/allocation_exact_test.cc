@@ -15,7 +15,8 @@
 namespace causeway::scheduler {
 namespace {
 
-constexpr AllocationObjective kObjectives[] = {AllocationObjective::kSeparable, AllocationObjective::kBarrier};
+constexpr AllocationObjective kObjectives[] = {AllocationObjective::kSeparable, AllocationObjective::kBarrier,
+                                               AllocationObjective::kPipelined};
 
 double ExactTotal(const AllocationProblem& problem) {
   const absl::StatusOr<Allocation> allocation = AllocateExact(problem);
@@ -29,19 +30,38 @@ double ExactTotal(const AllocationProblem& problem) {
 
 // The objective written down once more, straight from its definition.
 double DirectTotal(const AllocationProblem& problem, const std::vector<int64_t>& samples) {
-  double send = 0, compute = 0, comm = 0, both = 0;
+  int64_t sent = 0, participants = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (!problem.devices[i].reads_data_locally) sent += samples[i];
+    participants += samples[i] > 0 || problem.objective == AllocationObjective::kSeparable;
+  }
+  const double egress = problem.egress_bytes_per_s.value_or(1e300);
+  double send = 0, compute = 0, comm = 0, both = 0, all = 0;
   for (size_t i = 0; i < samples.size(); ++i) {
     const DeviceProfile& d = problem.devices[i];
-    if (!d.reads_data_locally) send = std::max(send, samples[i] * problem.sample_bytes / d.bandwidth_bytes_per_s);
+    double device_send = 0;
+    if (!d.reads_data_locally && samples[i] > 0) {
+      device_send = std::max(samples[i] * problem.sample_bytes / d.bandwidth_bytes_per_s,
+                             sent * problem.sample_bytes / egress);
+    }
     const double device_compute = std::ceil(static_cast<double>(samples[i]) / d.batch_size) * d.batch_time_s;
     const double up = d.uplink_bytes_per_s ? *d.uplink_bytes_per_s : d.bandwidth_bytes_per_s;
-    const double device_comm =
-        problem.rounds_per_epoch * (problem.model_bytes / d.bandwidth_bytes_per_s + problem.model_bytes / up);
+    const double shared = participants * problem.model_bytes / egress;
+    const double device_comm = problem.rounds_per_epoch * (std::max(problem.model_bytes / d.bandwidth_bytes_per_s, shared) +
+                                                           std::max(problem.model_bytes / up, shared));
+    send = std::max(send, device_send);
     compute = std::max(compute, device_compute);
     comm = std::max(comm, device_comm);
-    if (samples[i] > 0) both = std::max(both, device_compute + device_comm);
+    if (samples[i] == 0) continue;
+    both = std::max(both, device_compute + device_comm);
+    all = std::max(all, device_send + problem.epochs * (device_compute + device_comm));
   }
-  return send + problem.epochs * (problem.objective == AllocationObjective::kBarrier ? both : compute + comm);
+  switch (problem.objective) {
+    case AllocationObjective::kSeparable: return send + problem.epochs * (compute + comm);
+    case AllocationObjective::kBarrier: return send + problem.epochs * both;
+    case AllocationObjective::kPipelined: return all;
+  }
+  return 0;
 }
 
 // Every composition of the samples.
@@ -79,19 +99,20 @@ TEST(AllocateExactTest, BarrierDecidesWhoTakesPart) {
 }
 
 // Small integers, so that thresholds tie often; both kinds of numbers, since only non-integers round.
-TEST(AllocateExactTest, EqualsFullEnumerationOnRandomInstances) {
-  constexpr uint32_t kSeed = 20240601;
-  std::mt19937 random(kSeed);
+void ExpectEqualsFullEnumeration(AllocationObjective objective, uint32_t seed) {
+  std::mt19937 random(seed);
   const auto draw = [&](int64_t lo, int64_t hi) { return std::uniform_int_distribution<int64_t>(lo, hi)(random); };
   int idle = 0, capped = 0;
-  for (int n = 0; n < 6000; ++n) {
-    AllocationProblem problem{.samples = draw(1, 14),
+  for (int n = 0; n < 4000; ++n) {
+    AllocationProblem problem{.samples = draw(1, 12),
                               .sample_bytes = static_cast<double>(draw(0, 4)),
                               .model_bytes = static_cast<double>(draw(0, 6)),
                               .epochs = draw(1, 6) / 2.0,
                               .rounds_per_epoch = draw(1, 3),
-                              .objective = kObjectives[n % 2]};
+                              .objective = objective};
     const double unit = n % 3 == 0 ? 1 : n % 3 == 1 ? 0.1 : std::uniform_real_distribution<double>(.1, 1)(random);
+    // From one that binds all to one that binds nobody.
+    if (draw(0, 1) == 0) problem.egress_bytes_per_s = draw(1, 15) * unit;
     const int64_t devices = draw(1, 4);
     int64_t room = 0;
     for (int64_t i = 0; i < devices; ++i) {
@@ -100,26 +121,40 @@ TEST(AllocateExactTest, EqualsFullEnumerationOnRandomInstances) {
                            .batch_time_s = draw(1, 6) * unit,
                            .batch_size = draw(1, 5),
                            .max_parallel = 5,
-                           .reads_data_locally = draw(0, 7) == 0};
+                           .reads_data_locally = draw(0, 5) == 0};
       if (draw(0, 2) == 0) device.uplink_bytes_per_s = draw(1, 5) * unit;
-      if (draw(0, 2) == 0) device.capacity_samples = draw(0, 14);
+      if (draw(0, 2) == 0) device.capacity_samples = draw(0, 12);
       room += device.capacity_samples.value_or(problem.samples);
       problem.devices.push_back(device);
     }
     if (room < problem.samples) problem.devices[0].capacity_samples.reset();
     const double expected = EnumeratedTotal(problem);
-    const double total = ExactTotal(problem);
-    ASSERT_NEAR(total, expected, 1e-11 * expected) << "seed " << kSeed << " instance " << n;
-    ASSERT_LE(*LowerBound(problem), total * (1 + 1e-12)) << "seed " << kSeed << " instance " << n;
-    const std::vector<int64_t> samples = AllocateExact(problem)->samples;
-    for (size_t i = 0; i < samples.size(); ++i) {
-      idle += samples[i] == 0;
-      capped += problem.devices[i].capacity_samples == samples[i];
+    const absl::StatusOr<Allocation> allocation = AllocateExact(problem);
+    ASSERT_TRUE(allocation.ok()) << allocation.status();
+    const double total = Evaluate(problem, *allocation)->total_s;
+    ASSERT_NEAR(total, expected, 1e-11 * expected) << "seed " << seed << " instance " << n;
+    ASSERT_EQ(allocation->gap_s, 0) << "seed " << seed << " instance " << n;
+    ASSERT_LE(*LowerBound(problem), total * (1 + 1e-12)) << "seed " << seed << " instance " << n;
+    for (size_t i = 0; i < allocation->samples.size(); ++i) {
+      idle += allocation->samples[i] == 0;
+      capped += problem.devices[i].capacity_samples == allocation->samples[i];
     }
   }
   // The instances are as intended.
   EXPECT_GT(idle, 1000);
   EXPECT_GT(capped, 500);
+}
+
+TEST(AllocateExactTest, SeparableEqualsFullEnumeration) {
+  ExpectEqualsFullEnumeration(AllocationObjective::kSeparable, 20240601);
+}
+
+TEST(AllocateExactTest, BarrierEqualsFullEnumeration) {
+  ExpectEqualsFullEnumeration(AllocationObjective::kBarrier, 20240602);
+}
+
+TEST(AllocateExactTest, PipelinedEqualsFullEnumeration) {
+  ExpectEqualsFullEnumeration(AllocationObjective::kPipelined, 20240603);
 }
 
 TEST(AllocateExactTest, SendThresholdOfRoundedTimesLosesNoSample) {

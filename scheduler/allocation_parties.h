@@ -5,11 +5,11 @@
 #ifndef CAUSEWAY_SCHEDULER_ALLOCATION_PARTIES_H_
 #define CAUSEWAY_SCHEDULER_ALLOCATION_PARTIES_H_
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <optional>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -80,13 +80,19 @@ class Placement {
   // The samples of each party, in proportion to the caps as far as the limits let them. Requires Holds.
   std::vector<int64_t> Fill(absl::Span<const int64_t> caps, int64_t max_sent) const;
 
-  // Indices of the `count` parties, local ones or the others, with the highest caps above 0, highest first; the earlier
-  // party on ties.
-  std::vector<size_t> Highest(absl::Span<const int64_t> caps, bool local, int64_t count) const;
-
-  int64_t max_participants() const { return max_participants_; }
-
  private:
+  struct Mix {
+    size_t locals = 0, others = 0;
+    int64_t placed = -1;
+  };
+
+  // Indices of the parties, local ones or the others, with the highest caps above 0, as many as may take part, highest
+  // first; the earlier party on ties.
+  std::vector<size_t> Highest(absl::Span<const int64_t> caps, bool local) const;
+
+  // The best number of local parties beside others, where both caps are descending.
+  Mix Most(absl::Span<const int64_t> locals, absl::Span<const int64_t> others, int64_t max_sent) const;
+
   // Those that take part. Requires that max_participants binds.
   std::vector<size_t> Choose(absl::Span<const int64_t> caps, int64_t max_sent) const;
 
@@ -99,34 +105,58 @@ class Placement {
 void FillInProportion(int64_t amount, absl::Span<const int64_t> caps, absl::Span<const size_t> among,
                       std::vector<int64_t>* samples);
 
-// What a problem costs depends on how many parties take part, since they share the coordinator's link. Solution of a
-// relaxation: each party pays as one of `lo` participants, and at most `hi` take part.
+// What samples [parties] cost, by the formulas of allocation.h, without kSeparable's constant.
+double TotalSeconds(const PartyProblem& problem, absl::Span<const int64_t> samples);
+
+// What a problem costs depends on how many parties take part, since they share the coordinator's link. A relaxation: each
+// party pays as one of `lo` participants, and at most `hi` take part.
+struct RelaxedSolution {
+  // No solution of the relaxation is below. Infinite where there is none below the total that was asked for.
+  double bound_s = std::numeric_limits<double>::infinity();
+  bool tight = false;            // No solution of the problem with lo..hi participants is better than `samples`.
+  std::vector<int64_t> samples;  // [parties]; empty where the bound is infinite.
+  double total_s = std::numeric_limits<double>::infinity();  // What `samples` cost in truth.
+};
+
 struct ParticipantsSolution {
-  double bound_s = std::numeric_limits<double>::infinity();  // No solution of the relaxation is below; infinite: none.
-  double gap_s = 0;              // The solution found is at most so far above bound_s.
-  bool attained = false;         // The solution found pays no less as what it is: more participants cost no more.
+  double bound_s = 0;  // No solution is below.
+  double total_s = std::numeric_limits<double>::infinity();
   std::vector<int64_t> samples;  // [parties]
 };
 
-// The best over all numbers of participants 1..parties, best first, splitting the range until the best is attained.
-// `solve(lo, hi)` solves the relaxation and says `attained` whenever lo == hi.
+// The best over all numbers of participants 1..parties, best first, splitting the range until the best is tight.
+// `solve(lo, hi, upper_s)` solves the relaxation, as far as it is below upper_s; it is tight whenever lo == hi.
 template <typename Solve>
 ParticipantsSolution MinimiseOverParticipants(int64_t parties, const Solve& solve) {
   struct Node {
-    ParticipantsSolution solution;
+    double bound_s;
+    bool tight;
     int64_t lo, hi;
-    bool operator>(const Node& other) const { return solution.bound_s > other.solution.bound_s; }
+    bool operator>(const Node& other) const { return bound_s > other.bound_s; }
   };
   std::priority_queue<Node, std::vector<Node>, std::greater<>> open;
-  open.push({solve(int64_t{1}, parties), 1, parties});
-  while (true) {
-    Node node = open.top();
+  ParticipantsSolution best;
+  const auto push = [&](int64_t lo, int64_t hi) {
+    RelaxedSolution solution = solve(lo, hi, best.total_s);
+    if (std::isinf(solution.bound_s)) return;
+    open.push({solution.bound_s, solution.tight || lo == hi, lo, hi});
+    if (solution.total_s < best.total_s) {
+      best.total_s = solution.total_s;
+      best.samples = std::move(solution.samples);
+    }
+  };
+  push(1, parties);
+  while (!open.empty()) {
+    const Node node = open.top();
     open.pop();
-    if (node.solution.attained || node.lo == node.hi) return std::move(node.solution);
+    best.bound_s = std::min(node.bound_s, best.total_s);
+    if (node.tight || node.bound_s >= best.total_s * (1 - kRelativeTolerance)) return best;
     const int64_t middle = node.lo + (node.hi - node.lo) / 2;
-    open.push({solve(node.lo, middle), node.lo, middle});
-    open.push({solve(middle + 1, node.hi), middle + 1, node.hi});
+    push(node.lo, middle);
+    push(middle + 1, node.hi);
   }
+  best.bound_s = best.total_s;  // Nothing else is below it.
+  return best;
 }
 
 // Whether the parties with samples pay as participants of their own number no more than as participants of `assumed`.

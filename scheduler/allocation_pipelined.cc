@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -30,12 +31,14 @@ class Bisection {
     }
   }
 
-  ParticipantsSolution Solve() {
+  // The best below upper_s.
+  RelaxedSolution Solve(double upper_s) {
+    RelaxedSolution solution;
     double hi = 0;
     for (size_t i = 0; i < problem_.parties.size(); ++i) {
       hi = std::max(hi, TotalSeconds(i, problem_.parties[i].limit, problem_.samples));
     }
-    ParticipantsSolution solution;
+    hi = std::min(hi, upper_s * (1 - kRelativeTolerance));
     if (!Fits(hi)) return solution;
     double lo = 0;  // Fits nothing, since a batch takes time.
     for (double middle = hi / 2; lo < middle && middle < hi; middle = lo + (hi - lo) / 2) {
@@ -44,7 +47,10 @@ class Bisection {
     Fits(hi);
     solution.bound_s = hi;
     solution.samples = Fill();
-    solution.attained = PaysNoMoreThan(problem_, solution.samples, lo_);
+    solution.tight = PaysNoMoreThan(problem_, solution.samples, lo_);
+    if constexpr (std::is_same_v<Amount, int64_t>) {
+      solution.total_s = internal::TotalSeconds(problem_, solution.samples);
+    }
     return solution;
   }
 
@@ -101,14 +107,20 @@ class Bisection {
     return within;
   }
 
-  // The parties of `among`, at most `count`, with the highest caps above 0, highest first.
+  bool IsHigher(size_t a, size_t b) const { return caps_[a] != caps_[b] ? caps_[a] > caps_[b] : a < b; }
+
+  // The parties of `among`, at most `count`, with the highest caps above 0, in any order.
   std::vector<size_t> Highest(std::vector<size_t> among, int64_t count) const {
     std::erase_if(among, [&](size_t i) { return caps_[i] <= 0; });
-    const auto end = among.begin() + std::min(count, static_cast<int64_t>(among.size()));
-    std::partial_sort(among.begin(), end, among.end(),
-                      [&](size_t a, size_t b) { return caps_[a] != caps_[b] ? caps_[a] > caps_[b] : a < b; });
-    among.erase(end, among.end());
+    if (static_cast<int64_t>(among.size()) <= count) return among;
+    std::nth_element(among.begin(), among.begin() + count, among.end(),
+                     [&](size_t a, size_t b) { return IsHigher(a, b); });
+    among.resize(static_cast<size_t>(count));
     return among;
+  }
+
+  void SortHighestFirst(std::vector<size_t>* parties) const {
+    std::sort(parties->begin(), parties->end(), [&](size_t a, size_t b) { return IsHigher(a, b); });
   }
 
   // Saturates at all samples, which keeps it from overflowing.
@@ -122,30 +134,46 @@ class Bisection {
   bool Fits(double total_s) {
     caps_.assign(problem_.parties.size(), 0);
     for (size_t i : locals_) caps_[i] = Cap(i, total_s, Amount{0});
-    const bool all = static_cast<int64_t>(locals_.size() + others_.size()) <= hi_;
-    const std::vector<size_t> locals = all ? locals_ : Highest(locals_, hi_);
-    // The fewer are sent, the more each party can take: with all locals that may take part it is fewest.
-    const Amount fewest_sent = samples_ - SumOfCaps(locals);
-    for (size_t i : others_) caps_[i] = Cap(i, total_s, fewest_sent);
-    const std::vector<size_t> others = all ? others_ : Highest(others_, hi_);
-    if (all) return Choose(locals, others, fewest_sent);
-
-    Amount local = 0;
-    for (size_t k = 0; k <= locals.size(); ++k) {
-      const Amount sent = samples_ - local;
-      const auto rest = std::min(others.size(), static_cast<size_t>(hi_) - k);
-      if (Choose(absl::MakeSpan(locals).first(k), absl::MakeSpan(others).first(rest), sent)) {
-        if (problem_.egress_send_s == 0 || sent == fewest_sent) return true;
-        // That was by the caps of sending least.
-        const std::vector<Amount> caps = caps_;
-        for (size_t i : others_) caps_[i] = Cap(i, total_s, sent);
-        const std::vector<size_t> by_own_caps = Highest(others_, static_cast<int64_t>(rest));
-        if (Choose(absl::MakeSpan(locals).first(k), by_own_caps, sent)) return true;
-        caps_ = caps;
-      }
-      if (k < locals.size()) local = std::min(samples_, local + caps_[locals[k]]);
+    if (static_cast<int64_t>(locals_.size() + others_.size()) <= hi_) {
+      const Amount to_send = samples_ - SumOfCaps(locals_);
+      for (size_t i : others_) caps_[i] = Cap(i, total_s, to_send);
+      return Choose(locals_, others_, to_send);
     }
-    return false;
+    std::vector<size_t> locals = Highest(locals_, hi_);
+    SortHighestFirst(&locals);
+    std::vector<Amount> to_send = {samples_};  // [k]: besides what the k locals with the highest caps take.
+    Amount local = 0;
+    for (size_t i : locals) {
+      local = std::min(samples_, local + caps_[i]);
+      to_send.push_back(samples_ - local);
+    }
+    return FitsWithLocals(total_s, locals, to_send, 0, static_cast<int64_t>(locals.size()));
+  }
+
+  // Fits where `lo` to `hi` local parties take part.
+  bool FitsWithLocals(double total_s, const std::vector<size_t>& locals, const std::vector<Amount>& to_send, int64_t lo,
+                      int64_t hi) {
+    // The fewer are sent, the more each party can take; so these caps are no less than those beside any number of locals.
+    for (size_t i : others_) caps_[i] = Cap(i, total_s, to_send[hi]);
+    std::vector<size_t> others = Highest(others_, hi_ - lo);
+    if (lo == hi) return Choose(absl::MakeConstSpan(locals).first(lo), others, to_send[lo]);
+    SortHighestFirst(&others);
+    std::vector<Amount> sums = {0};  // [n]: of the n highest.
+    for (size_t i : others) sums.push_back(std::min(samples_, sums.back() + caps_[i]));
+    const auto others_beside = [&](int64_t k) { return std::min(static_cast<int64_t>(others.size()), hi_ - k); };
+    const auto may_fit = [&](int64_t k) { return sums[others_beside(k)] >= to_send[k]; };
+    while (lo <= hi && !may_fit(lo)) ++lo;
+    if (lo > hi) return false;
+    const bool caps_are_of_all = problem_.egress_send_s == 0;
+    if (may_fit(hi) || caps_are_of_all) {
+      const int64_t k = may_fit(hi) ? hi : lo;
+      return Choose(absl::MakeConstSpan(locals).first(k), absl::MakeConstSpan(others).first(others_beside(k)),
+                    to_send[k]);
+    }
+    while (!may_fit(hi)) --hi;
+    const int64_t middle = lo + (hi - lo) / 2;
+    return FitsWithLocals(total_s, locals, to_send, middle, hi) ||
+           (lo < middle && FitsWithLocals(total_s, locals, to_send, lo, middle - 1));
   }
 
   bool Choose(absl::Span<const size_t> locals, absl::Span<const size_t> others, Amount sent) {
@@ -186,9 +214,10 @@ class Bisection {
 
 template <typename Amount>
 ParticipantsSolution Minimise(const PartyProblem& problem) {
-  return MinimiseOverParticipants(static_cast<int64_t>(problem.parties.size()), [&](int64_t lo, int64_t hi) {
-    return Bisection<Amount>(problem, lo, hi).Solve();
-  });
+  return MinimiseOverParticipants(static_cast<int64_t>(problem.parties.size()),
+                                  [&](int64_t lo, int64_t hi, double upper_s) {
+                                    return Bisection<Amount>(problem, lo, hi).Solve(upper_s);
+                                  });
 }
 
 }  // namespace
@@ -196,5 +225,9 @@ ParticipantsSolution Minimise(const PartyProblem& problem) {
 ParticipantsSolution SolvePipelined(const PartyProblem& problem) { return Minimise<int64_t>(problem); }
 
 double FractionalPipelinedSeconds(const PartyProblem& problem) { return Minimise<double>(problem).bound_s; }
+
+double FractionalPipelinedSeconds(const PartyProblem& problem, int64_t lo, int64_t hi) {
+  return Bisection<double>(problem, lo, hi).Solve(std::numeric_limits<double>::infinity()).bound_s;
+}
 
 }  // namespace causeway::scheduler::internal

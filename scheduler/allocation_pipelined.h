@@ -7,15 +7,19 @@
 namespace causeway::scheduler::internal {
 
 // The integer optimum, by bisection on the total: within a total each party can take a number of samples that is found
-// by itself. The samples in `samples` cost no more than bound_s; gap_s is 0.
+// by itself.
 //
-// O(64 * parties), O(64 * parties * log(parties)) per number of participants that comes into question with an egress cap.
-// Where max_participants binds and some parties read their data locally, another factor of those.
+// O(64 * parties), and with an egress cap O(64 * parties * log(parties)) for each number of participants, or range of
+// numbers, that comes into question, a few times that where some parties read their data locally.
 // Requires a problem whose parties together can hold all samples.
 ParticipantsSolution SolvePipelined(const PartyProblem& problem);
 
 // The same with fractional samples and steps, in seconds.
 double FractionalPipelinedSeconds(const PartyProblem& problem);
+
+// The same where each party pays as one of `lo` participants and at most `hi` take part; infinite where those cannot hold
+// all samples.
+double FractionalPipelinedSeconds(const PartyProblem& problem, int64_t lo, int64_t hi);
 
 }  // namespace causeway::scheduler::internal
 
