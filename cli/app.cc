@@ -169,6 +169,10 @@ void AddFleetCommands(CLI::App* app, Arguments* a) {
              [a](Session& s) { return WorkerShow(s, a->name); })
       ->add_option("WORKER", a->name, "Its name")
       ->required();
+  AddCommand(worker, a, "drain", "Let a worker deliver what it has done and end; it may be started again at any time",
+             "causeway worker drain eu-west-1", [a](Session& s) { return WorkerDrain(s, a->name); })
+      ->add_option("WORKER", a->name, "Its name")
+      ->required();
   AddCommand(worker, a, "remove", "Remove a worker; its certificate is refused from then on",
              "causeway worker remove eu-west-1", [a](Session& s) { return WorkerRemove(s, a->name); })
       ->add_option("WORKER", a->name, "Its name")
@@ -197,6 +201,14 @@ void AddJobCommands(CLI::App* app, Arguments* a) {
                                [a](Session& s) { return JobAbort(s, a->name, a->reason); });
   abort->add_option("JOB", a->name, "Its name")->required();
   abort->add_option("--reason", a->reason, "Is shown with the job");
+  AddCommand(job, a, "pause", "Commit what the open round's workers have done, then stand still until resumed",
+             "causeway job pause fashion", [a](Session& s) { return JobPause(s, a->name); })
+      ->add_option("JOB", a->name, "Its name")
+      ->required();
+  AddCommand(job, a, "resume", "Go on with a paused job", "causeway job resume fashion",
+             [a](Session& s) { return JobResume(s, a->name); })
+      ->add_option("JOB", a->name, "Its name")
+      ->required();
   AddCommand(job, a, "validate", "Check a job.yaml without a coordinator", "causeway job validate job.yaml",
              [a](Session& s) { return JobValidate(s, a->file); })
       ->add_option("FILE", a->file, "job.yaml; - is standard input")

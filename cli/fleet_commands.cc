@@ -12,6 +12,7 @@ namespace {
 
 std::string WorkerState(const v1::WorkerStatus& worker) {
   if (worker.removed()) return "removed";
+  if (worker.draining()) return "draining";
   return worker.live() ? "live" : "lost";
 }
 
@@ -137,6 +138,16 @@ absl::Status WorkerShow(Session& session, const std::string& name) {
   add("disk free", HumanBytes(static_cast<double>(worker.disk_free_bytes())));
   add("certificate", absl::StrCat("until ", HumanTime(worker.certificate_expires_ms()), " UTC"));
   session.Print("causeway.worker/1", ToJson(worker), text);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerDrain(Session& session, const std::string& worker) {
+  ASSIGN_OR_RETURN(OperatorClient * client, session.Client());
+  v1::DrainWorkerRequest request;
+  request.set_worker(worker);
+  RETURN_IF_ERROR(client->DrainWorker(request, session.timeout()).status());
+  session.Print("causeway.worker-draining/1", {{"worker", worker}},
+                absl::StrCat("worker ", worker, " delivers what it has done and ends\n"));
   return absl::OkStatus();
 }
 

@@ -26,6 +26,7 @@ absl::Status TokenRevoke(Session& session, const std::string& token_id);
 
 absl::Status WorkerList(Session& session);
 absl::Status WorkerShow(Session& session, const std::string& worker);
+absl::Status WorkerDrain(Session& session, const std::string& worker);
 absl::Status WorkerRemove(Session& session, const std::string& worker);
 
 }  // namespace causeway::cli

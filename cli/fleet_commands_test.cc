@@ -125,6 +125,8 @@ TEST_F(FleetCommandsTest, WorkersAndTheirEmulation) {
 
   EXPECT_EQ(Run({"worker", "remove", "a1"}), 0);
   EXPECT_EQ(coordinator_.calls.back(), "RemoveWorker worker: \"a1\"");
+  EXPECT_EQ(Run({"worker", "drain", "a1"}), 0);
+  EXPECT_EQ(coordinator_.calls.back(), "DrainWorker worker: \"a1\"");
   coordinator_.answers.ListWorkers.Clear();
   EXPECT_EQ(Run({"worker", "show", "zz"}), 1);
   EXPECT_THAT(err(), HasSubstr("there is no worker zz"));

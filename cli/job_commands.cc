@@ -251,6 +251,27 @@ absl::Status JobAbort(Session& session, const std::string& job, const std::strin
   return absl::OkStatus();
 }
 
+absl::Status JobPause(Session& session, const std::string& job) {
+  ASSIGN_OR_RETURN(OperatorClient * client, session.Client());
+  v1::PauseJobRequest request;
+  request.set_job(job);
+  RETURN_IF_ERROR(client->PauseJob(request, session.timeout()).status());
+  session.Print(
+      "causeway.job-paused/1", {{"job", job}},
+      absl::StrCat(job, " pauses once what its workers have done is committed; go on with: causeway job resume ", job,
+                   "\n"));
+  return absl::OkStatus();
+}
+
+absl::Status JobResume(Session& session, const std::string& job) {
+  ASSIGN_OR_RETURN(OperatorClient * client, session.Client());
+  v1::ResumeJobRequest request;
+  request.set_job(job);
+  RETURN_IF_ERROR(client->ResumeJob(request, session.timeout()).status());
+  session.Print("causeway.job-resumed/1", {{"job", job}}, absl::StrCat(job, " goes on\n"));
+  return absl::OkStatus();
+}
+
 absl::Status JobValidate(Session& session, const std::string& file) {
   ASSIGN_OR_RETURN(std::string text, session.ReadInput(file));
   ASSIGN_OR_RETURN(v1::JobSpec spec, jobspec::ParseJobYaml(text, ShownName(file)));

@@ -23,6 +23,8 @@ absl::Status JobShow(Session& session, const std::string& job);
 // Errors: also Aborted (the job FAILED or was ABORTED), DeadlineExceeded (--timeout passed; the job goes on).
 absl::Status JobWatch(Session& session, std::string job);
 absl::Status JobAbort(Session& session, const std::string& job, const std::string& reason);
+absl::Status JobPause(Session& session, const std::string& job);
+absl::Status JobResume(Session& session, const std::string& job);
 // Needs no coordinator. Errors: InvalidArgument.
 absl::Status JobValidate(Session& session, const std::string& file);
 

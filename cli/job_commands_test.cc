@@ -221,6 +221,16 @@ TEST_F(JobCommandsTest, Abort) {
   EXPECT_EQ(Run({"job", "abort", "fashion"}), 4);
 }
 
+TEST_F(JobCommandsTest, PauseAndResume) {
+  EXPECT_EQ(Run({"job", "pause", "fashion"}), 0);
+  EXPECT_THAT(out(), HasSubstr("causeway job resume fashion"));
+  EXPECT_EQ(Run({"job", "resume", "fashion", "--output", "json"}), 0);
+  EXPECT_EQ(OutJson()["schema"], "causeway.job-resumed/1");
+  EXPECT_THAT(coordinator_.calls, ElementsAre("PauseJob job: \"fashion\"", "ResumeJob job: \"fashion\""));
+  coordinator_.error = absl::FailedPreconditionError("fashion has ended");
+  EXPECT_EQ(Run({"job", "pause", "fashion"}), 4);
+}
+
 TEST_F(JobCommandsTest, ValidateNeedsNoCoordinator) {
   environment_.config_home = "";
   EXPECT_EQ(Run({"job", "validate", Write("job.yaml", kJob)}), 0);

@@ -28,6 +28,11 @@ class OperatorClient {
   virtual absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request, absl::Duration timeout) = 0;
   virtual absl::StatusOr<v1::GetJobResponse> GetJob(const v1::GetJobRequest& request, absl::Duration timeout) = 0;
   virtual absl::StatusOr<v1::AbortJobResponse> AbortJob(const v1::AbortJobRequest& request, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::PauseJobResponse> PauseJob(const v1::PauseJobRequest& request, absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::ResumeJobResponse> ResumeJob(const v1::ResumeJobRequest& request,
+                                                          absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::DrainWorkerResponse> DrainWorker(const v1::DrainWorkerRequest& request,
+                                                              absl::Duration timeout) = 0;
   virtual absl::StatusOr<v1::ListWorkersResponse> ListWorkers(const v1::ListWorkersRequest& request,
                                                               absl::Duration timeout) = 0;
   virtual absl::StatusOr<v1::RemoveWorkerResponse> RemoveWorker(const v1::RemoveWorkerRequest& request,

@@ -159,6 +159,7 @@ absl::StatusOr<WorkerConfig> ParseWorkerYaml(absl::string_view text, const std::
   YamlMap cache = root.Map("cache");
   config.cache_limit_bytes = cache.Bytes("limit", config.cache_limit_bytes, 1 << 20);
   config.threads = static_cast<int>(root.Int("threads", 0, 0, 4096));
+  config.drain_timeout = root.Duration("drain_timeout", config.drain_timeout, absl::ZeroDuration(), absl::Hours(24));
   config.device = root.Choice("device", "auto", {"auto", "cpu", "cuda"});
   YamlMap emulate = root.Map("emulate");
   config.emulate.slowdown = emulate.Double("slowdown", 1, {.min = 1, .max = 1e6});
@@ -211,7 +212,9 @@ std::string FormatWorkerYaml(const WorkerConfig& config) {
       PathYaml("dir", config.dir, ".", "state: cache of chunks, training state"), "http:\n  listen: \"",
       config.http_listen.ToString(), "\"      # /metrics, /healthz, /readyz; port 0: the system chooses\n",
       LogYaml(config.log), "cache:\n  limit: ", FormatBytes(config.cache_limit_bytes), "\n",
-      "threads: ", config.threads, "    # for compute; 0: all cores\n", "device: ", config.device,
+      "threads: ", config.threads, "    # for compute; 0: all cores\n",
+      "drain_timeout: ", absl::FormatDuration(config.drain_timeout),
+      "   # a worker that is to end may take so long to deliver what it has done\n", "device: ", config.device,
       "  # auto, cpu, cuda\n",
       "# Makes this worker slower than it is, for trials on one machine; every listing marks it as emulated.\n",
       emulate);

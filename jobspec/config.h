@@ -63,7 +63,9 @@ struct WorkerConfig {
   HostPort http_listen = {"127.0.0.1", 0};  // 0: the system chooses; printed and reported.
   LogConfig log;
   int64_t cache_limit_bytes = int64_t{20} << 30;
-  int threads = 0;              // For compute. 0: all cores.
+  int threads = 0;  // For compute. 0: all cores.
+  // How long a worker that is to end may take to finish its step and deliver what it has done.
+  absl::Duration drain_timeout = absl::Seconds(20);
   std::string device = "auto";  // auto, cpu, cuda
   Emulate emulate;
   friend bool operator==(const WorkerConfig&, const WorkerConfig&) = default;

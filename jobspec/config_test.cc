@@ -136,6 +136,7 @@ http: {listen: 0.0.0.0:7481}
 log: {level: error, format: text, file: /l}
 cache: {limit: 100MB}
 threads: 2
+drain_timeout: 45s
 device: cpu
 emulate: {slowdown: 2.5, down: 1MiB/s, up: 500kB/s}
 )",
@@ -148,6 +149,7 @@ emulate: {slowdown: 2.5, down: 1MiB/s, up: 500kB/s}
   expected.log = {log::Level::kError, log::Format::kText, "/l"};
   expected.cache_limit_bytes = 100000000;
   expected.threads = 2;
+  expected.drain_timeout = absl::Seconds(45);
   expected.device = "cpu";
   expected.emulate = {2.5, 1048576, 500000};
   EXPECT_EQ(*config, expected);
@@ -178,6 +180,7 @@ TEST(WorkerConfigTest, FormattedReadsBack) {
   EXPECT_THAT(ParseWorkerYaml(FormatWorkerYaml(config), "/w/w.yaml"), IsOkAndHolds(config));
   config.device = "cuda";
   config.threads = 7;
+  config.drain_timeout = absl::Minutes(2);
   config.emulate = {.slowdown = 3, .down_bytes_per_s = 0, .up_bytes_per_s = 1500000};
   EXPECT_THAT(ParseWorkerYaml(FormatWorkerYaml(config), "/w/w.yaml"), IsOkAndHolds(config));
 }

@@ -195,8 +195,8 @@ absl::StatusOr<v1::JobSpec> ParseJobYaml(absl::string_view text, absl::string_vi
   root.Unsupported("accumulate", "1");
   root.Unsupported("precision", "fp32");
   root.Unsupported("replan_threshold", "0.25");
-  root.Unsupported("orphan_timeout", "10m");
-  spec.set_orphan_timeout_s(600);
+  spec.set_orphan_timeout_s(absl::ToDoubleSeconds(
+      root.Duration("orphan_timeout", absl::Minutes(10), absl::Seconds(1), absl::Hours(24 * 365))));
   YamlMap checkpoint = root.Map("checkpoint");
   spec.mutable_checkpoint()->set_every_rounds(checkpoint.Int("every_rounds", 1, 1, kMaxInt));
   spec.mutable_checkpoint()->set_keep(checkpoint.Int("keep", 3, 1, kMaxInt));

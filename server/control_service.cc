@@ -409,6 +409,22 @@ class OperatorService : public v1::Operator::CallbackService {
     return Unary(executor_, context, response,
                  [this, request] { return Empty<v1::AbortJobResponse>(coordinator_->AbortJob(*request)); });
   }
+  grpc::ServerUnaryReactor* PauseJob(grpc::CallbackServerContext* context, const v1::PauseJobRequest* request,
+                                     v1::PauseJobResponse* response) override {
+    return Unary(executor_, context, response,
+                 [this, request] { return Empty<v1::PauseJobResponse>(coordinator_->PauseJob(request->job())); });
+  }
+  grpc::ServerUnaryReactor* ResumeJob(grpc::CallbackServerContext* context, const v1::ResumeJobRequest* request,
+                                      v1::ResumeJobResponse* response) override {
+    return Unary(executor_, context, response,
+                 [this, request] { return Empty<v1::ResumeJobResponse>(coordinator_->ResumeJob(request->job())); });
+  }
+  grpc::ServerUnaryReactor* DrainWorker(grpc::CallbackServerContext* context, const v1::DrainWorkerRequest* request,
+                                        v1::DrainWorkerResponse* response) override {
+    return Unary(executor_, context, response, [this, request] {
+      return Empty<v1::DrainWorkerResponse>(coordinator_->DrainWorker(request->worker()));
+    });
+  }
   grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context, const v1::ListWorkersRequest* request,
                                         v1::ListWorkersResponse* response) override {
     return Unary(executor_, context, response, [this, request] { return coordinator_->ListWorkers(*request); });

@@ -362,11 +362,12 @@ void Coordinator::CloseData(const v1::JobSpec& spec, const v1::DatasetInfo& trai
 void Coordinator::StartQueued(absl::Time now) {
   for (size_t i = 0; i < jobs_.size(); ++i) {
     Job* job = jobs_[i]->job.get();
-    if (job->state() != v1::JOB_STATE_SUBMITTED) continue;
+    if (job->state() != v1::JOB_STATE_SUBMITTED || job->paused()) continue;
     bool busy = false;
     for (size_t k = 0; k < jobs_.size(); ++k) {
       const Job* other = jobs_[k]->job.get();
-      if (k == i || other->ended() || (other->state() == v1::JOB_STATE_SUBMITTED && k > i)) continue;
+      if (k == i || other->ended() || (other->state() == v1::JOB_STATE_SUBMITTED && (k > i || other->paused())))
+        continue;
       busy |= ShareSites(job->spec(), other->spec());
     }
     if (busy) continue;
@@ -380,6 +381,7 @@ void Coordinator::PresentTo(JobEntry* entry, const Worker& worker, absl::Time no
   // Those of an interrupted round count as present until they have had the time to come back.
   if (!worker.live && now < recovering_until_) return;
   entry->job->SetPresent(worker.name, worker.site, worker.incarnation, worker.live && !worker.removed, now);
+  if (worker.live && worker.draining) entry->job->SetDraining(worker.name, now);
 }
 
 void Coordinator::TakeLost(absl::Time now) {
@@ -416,13 +418,31 @@ void Coordinator::CarryOut(JobEntry* entry) {
   const absl::Time now = options_.clock->Now();
   if (now < entry->retry_at) return;
   while (!entry->actions.empty() && !entry->busy) {
+    const bool commit = std::holds_alternative<Job::CommitRound>(entry->actions.front());
     if (absl::Status done = CarryOut(entry, entry->actions.front()); !done.ok()) {
-      log::Error("action failed", {{"then", "trying again"}, {"job", entry->row.name}, {"status", done}});
-      entry->retry_at = now + kRetryAction;
+      StandStill(entry, "action failed", done);
       return;
     }
     entry->actions.pop_front();
+    if (!commit) GoOn(entry);  // A commit has only begun.
   }
+}
+
+void Coordinator::StandStill(JobEntry* entry, absl::string_view what, const absl::Status& status) {
+  log::Error(what, {{"then", "trying again"}, {"job", entry->row.name}, {"status", status}});
+  entry->stands_still = absl::StrCat("stands still until this succeeds: ", status.message());
+  entry->retry_at = options_.clock->Now() + kRetryAction;
+}
+
+void Coordinator::GoOn(JobEntry* entry) {
+  if (std::exchange(entry->stands_still, "").empty()) return;
+  log::Info("job goes on", {{"job", entry->row.name}});
+}
+
+v1::JobSummary Coordinator::SummaryOf(const JobEntry& entry) {
+  v1::JobSummary summary = entry.job->Summary();
+  if (!entry.stands_still.empty()) summary.set_reason(entry.stands_still);
+  return summary;
 }
 
 JobRow Coordinator::RowOf(const JobEntry& entry) const {
@@ -523,14 +543,11 @@ void Coordinator::CommitRoundOnIo(JobEntry* entry, const v1::RoundRecord& record
     options_.executor->Add([this, entry, record, started, result = std::move(result)] {
       entry->busy = false;
       if (!result.ok()) {
-        log::Error("commit failed", {{"then", "trying again"},
-                                     {"job", entry->row.name},
-                                     {"round", record.round()},
-                                     {"status", result.status()}});
+        StandStill(entry, "commit failed", result.status());
         entry->actions.push_front(Job::CommitRound{record});
-        entry->retry_at = options_.clock->Now() + kRetryAction;
         return;
       }
+      GoOn(entry);
       entry->sum.reset();
       entry->commits.push_back(*result);
       const absl::Duration took = options_.clock->Now() - started;
@@ -573,6 +590,8 @@ void Coordinator::SendAssignments() {
       break;
     }
     if (stalled) continue;
+    const Worker* worker = membership_.Find(name);
+    assignment.set_drain(worker != nullptr && worker->draining);
     std::string bytes = assignment.SerializeAsString();
     if (stream.sequence > 0 && bytes == stream.sent) continue;
     stream.sent = std::move(bytes);
@@ -708,7 +727,9 @@ absl::Status Coordinator::Heartbeat(int64_t stream, const v1::HeartbeatRequest& 
     const absl::Time wall_now = options_.clock->WallNow();
     RETURN_IF_ERROR(membership_.Heard(name, request, now, wall_now));
     for (auto& job : jobs_) {
-      if (job->job->active()) job->job->OnProgress(name, request.progress(), now);
+      if (!job->job->active()) continue;
+      job->job->OnProgress(name, request.progress(), now);
+      if (request.draining()) job->job->SetDraining(name, now);
     }
     v1::HeartbeatResponse response;
     response.set_sequence(request.sequence());
@@ -967,6 +988,7 @@ absl::StatusOr<v1::GetJobResponse> Coordinator::GetJob(const std::string& job) c
   const JobEntry* entry = FindJob(job);
   if (entry == nullptr) return absl::NotFoundError(absl::StrCat("no job ", job));
   v1::GetJobResponse response = entry->job->Status(options_.clock->Now());
+  *response.mutable_summary() = SummaryOf(*entry);
   response.set_job_dir(JoinPath(JoinPath(options_.dir, "jobs"), job));
   for (v1::WorkerInJob& w : *response.mutable_workers()) {
     const Worker* worker = membership_.Find(WorkerId(w.worker()));
@@ -978,19 +1000,41 @@ absl::StatusOr<v1::GetJobResponse> Coordinator::GetJob(const std::string& job) c
 
 v1::ListJobsResponse Coordinator::ListJobs() const {
   v1::ListJobsResponse response;
-  for (const auto& entry : jobs_) *response.add_jobs() = entry->job->Summary();
+  for (const auto& entry : jobs_) *response.add_jobs() = SummaryOf(*entry);
   return response;
 }
 
-absl::Status Coordinator::AbortJob(const v1::AbortJobRequest& request) {
-  JobEntry* entry = FindJob(request.job());
-  if (entry == nullptr) return absl::NotFoundError(absl::StrCat("no job ", request.job()));
-  if (entry->job->state() == v1::JOB_STATE_ABORTED) return absl::OkStatus();
+absl::StatusOr<Coordinator::JobEntry*> Coordinator::FindUnended(const std::string& job) {
+  JobEntry* entry = FindJob(job);
+  if (entry == nullptr) return absl::NotFoundError(absl::StrCat("no job ", job));
   if (entry->job->ended()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("job ", request.job(), " has ended already (",
+        absl::StrCat("job ", job, " has ended already (",
                      absl::StripPrefix(v1::JobState_Name(entry->job->state()), "JOB_STATE_"), ")"));
   }
+  return entry;
+}
+
+absl::Status Coordinator::PauseJob(const std::string& job) {
+  ASSIGN_OR_RETURN(JobEntry * entry, FindUnended(job));
+  entry->job->Pause(options_.clock->Now());
+  Pump();
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::ResumeJob(const std::string& job) {
+  ASSIGN_OR_RETURN(JobEntry * entry, FindUnended(job));
+  entry->job->Resume(options_.clock->Now());
+  Pump();
+  return absl::OkStatus();
+}
+
+absl::Status Coordinator::AbortJob(const v1::AbortJobRequest& request) {
+  if (const JobEntry* entry = FindJob(request.job());
+      entry != nullptr && entry->job->state() == v1::JOB_STATE_ABORTED) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(JobEntry * entry, FindUnended(request.job()));
   entry->job->Abort(request.reason().empty() ? "aborted by an operator" : request.reason(), options_.clock->Now());
   Pump();
   return absl::OkStatus();
@@ -1006,6 +1050,7 @@ absl::StatusOr<v1::ListWorkersResponse> Coordinator::ListWorkers(const v1::ListW
     w->set_site(worker.site.value());
     w->set_live(worker.live);
     w->set_removed(worker.removed);
+    w->set_draining(worker.live && worker.draining);
     w->set_incarnation(worker.incarnation.value());
     w->set_certificate_expires_ms(absl::ToUnixMillis(worker.certificate_expires));
     if (worker.registration.incarnation() == 0) continue;  // Not seen since this coordinator's start.
@@ -1026,6 +1071,17 @@ absl::StatusOr<v1::ListWorkersResponse> Coordinator::ListWorkers(const v1::ListW
   if (!request.worker().empty() && response.workers().empty())
     return absl::NotFoundError(absl::StrCat("no worker ", request.worker()));
   return response;
+}
+
+absl::Status Coordinator::DrainWorker(const std::string& name) {
+  const WorkerId id(name);
+  RETURN_IF_ERROR(membership_.Drain(id));
+  for (auto& entry : jobs_) {
+    if (entry->job->active()) entry->job->SetDraining(id, options_.clock->Now());
+  }
+  log::Info("worker to drain", {{"worker", name}});
+  Pump();
+  return absl::OkStatus();
 }
 
 absl::Status Coordinator::RemoveWorker(const std::string& name) {

@@ -105,7 +105,10 @@ class Coordinator {
   absl::StatusOr<v1::GetJobResponse> GetJob(const std::string& job) const;
   v1::ListJobsResponse ListJobs() const;
   absl::Status AbortJob(const v1::AbortJobRequest& request);
+  absl::Status PauseJob(const std::string& job);
+  absl::Status ResumeJob(const std::string& job);
   absl::StatusOr<v1::ListWorkersResponse> ListWorkers(const v1::ListWorkersRequest& request) const;
+  absl::Status DrainWorker(const std::string& worker);
   absl::Status RemoveWorker(const std::string& worker);
   absl::StatusOr<v1::AddSiteResponse> AddSite(const v1::AddSiteRequest& request);
   v1::ListSitesResponse ListSites() const;
@@ -165,6 +168,7 @@ class Coordinator {
     bool data_open = false;
     bool end_shown = false;  // By the gauges.
     absl::Time retry_at = absl::InfinitePast();
+    std::string stands_still;  // Why the action at the front cannot be carried out; empty: it can.
     std::vector<CommitRow> commits;
   };
   struct Stream {
@@ -192,6 +196,12 @@ class Coordinator {
   void UpdateRoster() ABSL_LOCKS_EXCLUDED(roster_mu_);
   void UpdateGauges();
   void PresentTo(JobEntry* entry, const Worker& worker, absl::Time now);
+  // The operator's job, to be changed. Errors: NotFound, FailedPrecondition (it has ended).
+  absl::StatusOr<JobEntry*> FindUnended(const std::string& job);
+  // The front action has failed: the job stands still, says why, and tries again.
+  void StandStill(JobEntry* entry, absl::string_view what, const absl::Status& status);
+  void GoOn(JobEntry* entry);
+  static v1::JobSummary SummaryOf(const JobEntry& entry);
   JobEntry* FindJob(const std::string& job);
   const JobEntry* FindJob(const std::string& job) const;
   JobEntry* JobOf(const dataplane::PeerIdentity& peer, const v1::Fence& fence, absl::Status* error);

@@ -16,6 +16,7 @@ namespace causeway::server {
 namespace {
 
 constexpr absl::Duration kMinRoundDeadline = absl::Seconds(30);
+constexpr absl::Duration kMinLateGrace = absl::Seconds(2);
 constexpr absl::Duration kMinEvaluationDeadline = absl::Seconds(60);
 constexpr int kMaxRejectedRounds = 3;
 constexpr int kMaxBatchTimes = 100;
@@ -132,6 +133,7 @@ void Job::Restore(Stored stored, absl::Time now) {
   rounds_ = std::move(stored.rounds);
   evaluations_ = std::move(stored.evaluations);
   rejected_rounds_ = stored.runtime.rejected_rounds();
+  paused_ = stored.runtime.paused();
   for (v1::RoundRecord& record : rounds_) {
     committed_samples_ += record.samples();
     for (const v1::Evaluation& evaluation : evaluations_) {
@@ -162,12 +164,15 @@ void Job::Restore(Stored stored, absl::Time now) {
     last_plan_number_ = std::max<int64_t>(last_plan_number_, plan.plan.number());
   }
   if (ended()) return;
-  if (!active_.has_value() || state_ != v1::JOB_STATE_TRAINING) {
+  if (!active_.has_value() || (state_ != v1::JOB_STATE_TRAINING && state_ != v1::JOB_STATE_PAUSED)) {
     active_.reset();
     profiling_started_ = false;
-    if (state_ != v1::JOB_STATE_PROFILING) Enter(v1::JOB_STATE_PROFILING, "the coordinator was restarted", now);
+    paused_in_ = v1::JOB_STATE_PROFILING;
+    if (state_ != v1::JOB_STATE_PROFILING && state_ != v1::JOB_STATE_PAUSED)
+      Enter(v1::JOB_STATE_PROFILING, "the coordinator was restarted", now);
     return;
   }
+  paused_in_ = v1::JOB_STATE_TRAINING;
   for (const v1::WorkerPlan& worker : active_->result.plan.workers()) {
     Member& member = members_[WorkerId(worker.worker())];
     member.site = SiteId(worker.site());
@@ -177,7 +182,8 @@ void Job::Restore(Stored stored, absl::Time now) {
   }
   training_started_ = now;
   const v1::StoredRound& open = stored.runtime.open_round();
-  if (open.participants_size() > 0 && open.round() == round_.value() && open.base_version() == version_.value()) {
+  if (state_ == v1::JOB_STATE_TRAINING && open.participants_size() > 0 && open.round() == round_.value() &&
+      open.base_version() == version_.value()) {
     RoundBook::Options book{.round = round_,
                             .attempt = open.attempt(),
                             .base = version_,
@@ -191,6 +197,7 @@ void Job::Restore(Stored stored, absl::Time now) {
     attempt_ = open.attempt();
     book.quorum_of = open.quorum_of();
     book.deadline = RoundDeadline(round_.value(), book.participants);
+    book.late_grace = LateGrace(book);
     book_ = std::make_unique<RoundBook>(std::move(book));
     round_loss_sum_ = 0;
     actions_.push_back(OpenRound{});
@@ -206,7 +213,7 @@ void Job::RestoreContribution(const WorkerId& worker, int64_t samples, const std
 }
 
 void Job::Start(absl::Time now) {
-  if (state_ == v1::JOB_STATE_SUBMITTED) Enter(v1::JOB_STATE_PROFILING, "", now);
+  if (state_ == v1::JOB_STATE_SUBMITTED && !paused_) Enter(v1::JOB_STATE_PROFILING, "", now);
 }
 
 void Job::SetPresent(const WorkerId& worker, const SiteId& site, Incarnation incarnation, bool present,
@@ -220,6 +227,7 @@ void Job::SetPresent(const WorkerId& worker, const SiteId& site, Incarnation inc
     if (member.incarnation.value() != 0) member.prepared = false;
     member.incarnation = incarnation;
     member.excluded.clear();
+    member.draining = false;
     member.progress.Clear();
   }
   if (member.present != present) {
@@ -236,6 +244,13 @@ void Job::Forget(const WorkerId& worker, absl::Time now) {
     member->present = false;
     member->excluded = kRemoved;
   }
+}
+
+void Job::SetDraining(const WorkerId& worker, absl::Time now) {
+  Member* member = FindMember(worker);
+  if (member == nullptr || std::exchange(member->draining, true)) return;
+  phase_progress_ = now;
+  log::Info("worker drains", {{"job", options_.spec.name()}, {"worker", worker.value()}, {"round", round_.value()}});
 }
 
 absl::Status Job::OnModel(const WorkerId& worker, const dataplane::Layout& layout, bool has_optimizer_state,
@@ -348,6 +363,23 @@ void Job::OnProgress(const WorkerId& worker, const v1::WorkerProgress& progress,
   if (member == nullptr || progress.job() != options_.spec.name()) return;
   if (progress.fetch_bytes_done() != member->progress.fetch_bytes_done()) phase_progress_ = now;
   member->progress = progress;
+}
+
+void Job::Pause(absl::Time now) {
+  if (ended() || std::exchange(paused_, true)) return;
+  if (state_ == v1::JOB_STATE_SUBMITTED) reason_ = "paused by an operator";
+  if (book_ != nullptr) AskForWhatIsDone("the job is to pause");
+  actions_.push_back(StoreJob{});
+}
+
+void Job::Resume(absl::Time now) {
+  if (ended() || !std::exchange(paused_, false)) return;
+  reason_.clear();
+  if (state_ == v1::JOB_STATE_PAUSED) {
+    Enter(paused_in_, "", now);
+  } else {
+    actions_.push_back(StoreJob{});
+  }
 }
 
 void Job::Abort(const std::string& reason, absl::Time now) {
@@ -480,6 +512,7 @@ void Job::OnAdded(const WorkerId& worker, const v1::PushRequest& request, const 
                                      {"round", round_.value()},
                                      {"generation", request.fence().site_generation()},
                                      {"samples", request.samples()},
+                                     {"planned_samples", book_->Find(worker)->participant.planned_samples},
                                      {"train_loss", info.train_loss()}});
 }
 
@@ -507,6 +540,7 @@ void Job::OnRoundCommitted(Version version, absl::Time now) {
 std::vector<Job::Action> Job::Advance(absl::Time now, absl::Time wall_now) {
   bool moved = true;
   for (int i = 0; moved && i < 100; ++i) {
+    if (paused_ && AdvancePause(now)) break;
     switch (state_) {
       case v1::JOB_STATE_PROFILING: moved = AdvanceProfiling(now); break;
       case v1::JOB_STATE_DISTRIBUTING: moved = AdvanceDistributing(now); break;
@@ -524,10 +558,32 @@ std::vector<Job::Action> Job::Advance(absl::Time now, absl::Time wall_now) {
 std::set<WorkerId> Job::Usable() const {
   std::set<WorkerId> usable;
   for (const auto& [worker, member] : members_) {
-    if (member.present && member.prepared && member.profile.has_value() && member.excluded.empty())
-      usable.insert(worker);
+    if (Serves(&member) && member.prepared && member.profile.has_value()) usable.insert(worker);
   }
   return usable;
+}
+
+// True: the job stands still. What is under way (a round, the last evaluation) comes to its end before.
+bool Job::AdvancePause(absl::Time now) {
+  if (state_ == v1::JOB_STATE_PAUSED) return true;
+  if (ended() || state_ == v1::JOB_STATE_SUBMITTED || book_ != nullptr || committing_) return false;
+  if (state_ == v1::JOB_STATE_TRAINING && EndReached()) return false;
+  evaluating_.reset();
+  paused_in_ = state_;
+  Enter(v1::JOB_STATE_PAUSED, "by an operator", now);
+  return true;
+}
+
+void Job::AskForWhatIsDone(absl::string_view why) {
+  if (std::exchange(deliver_now_, true)) return;
+  std::vector<std::string> late;
+  for (const WorkerId& worker : book_->WaitingFor()) late.push_back(worker.value());
+  log::Warning("round asks for what is done", {{"job", options_.spec.name()},
+                                               {"round", round_.value()},
+                                               {"attempt", attempt_},
+                                               {"why", why},
+                                               {"waiting_for", absl::StrJoin(late, ",")},
+                                               {"grace_s", absl::ToDoubleSeconds(book_->options().late_grace)}});
 }
 
 bool Job::AdvanceProfiling(absl::Time now) {
@@ -543,7 +599,7 @@ bool Job::AdvanceProfiling(absl::Time now) {
       continue;
     }
     ++usable_in_principle;
-    if (!member.present) continue;
+    if (!Serves(&member)) continue;
     ++present;
     if (!member.prepared) continue;
     ++prepared;
@@ -569,7 +625,7 @@ bool Job::AdvanceProfiling(absl::Time now) {
     if (prepared == 0) return false;
     if (version_.value() < 0) {
       const Member* uploader = uploader_.has_value() ? FindMember(*uploader_) : nullptr;
-      if (uploader == nullptr || !uploader->present || !uploader->prepared || !uploader->excluded.empty()) {
+      if (!Serves(uploader) || !uploader->prepared) {
         uploader_ = first_prepared;
         phase_started_ = now;
         return false;
@@ -697,7 +753,7 @@ bool Job::AdvanceDistributing(absl::Time now) {
   for (const v1::WorkerPlan& worker : next_->result.plan.workers()) {
     if (worker.samples() == 0) continue;
     const Member* member = FindMember(WorkerId(worker.worker()));
-    if (member == nullptr || !member->present || !member->excluded.empty()) lost.push_back(worker.worker());
+    if (!Serves(member)) lost.push_back(worker.worker());
   }
   if (!lost.empty() && !options_.pinned.has_value() && !Usable().empty()) {
     return TryPlan(now, absl::StrCat("lost while distributing: ", absl::StrJoin(lost, ", ")));
@@ -732,6 +788,7 @@ bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
   DropWhoDoesNotFetch(now);
   if (committing_ || (evaluating_.has_value() && evaluating_->final)) return false;
   if (book_ != nullptr) {
+    if (now >= book_->deadline() && !book_->WaitingFor().empty()) AskForWhatIsDone("the deadline has passed");
     switch (book_->Decide(now)) {
       case RoundBook::Verdict::kWait: return false;
       case RoundBook::Verdict::kCommit: {
@@ -855,7 +912,7 @@ bool Job::OpenNextRound(absl::Time now) {
     if (samples == 0) continue;
     planned += samples;
     const Member* member = FindMember(WorkerId(worker.worker()));
-    if (member == nullptr || !member->present || !member->excluded.empty()) {
+    if (!Serves(member)) {
       missing.push_back(worker.worker());
       continue;
     }
@@ -875,6 +932,8 @@ bool Job::OpenNextRound(absl::Time now) {
   reason_.clear();
   book.quorum_of = planned;
   book.deadline = RoundDeadline(round_.value(), book.participants);
+  book.late_grace = LateGrace(book);
+  deliver_now_ = false;
   log::Info("round opened", {{"job", options_.spec.name()},
                              {"round", round_.value()},
                              {"attempt", attempt_},
@@ -904,6 +963,19 @@ absl::Duration Job::RoundDeadline(int64_t round, const std::vector<RoundBook::Pa
   return std::max(kMinRoundDeadline, 3 * absl::Seconds(planned_s));
 }
 
+// The time of a step and of sending the model, thrice, for the slowest; no longer than the round itself was given.
+absl::Duration Job::LateGrace(const RoundBook::Options& book) const {
+  double longest_s = 0;
+  for (const auto& participant : book.participants) {
+    const v1::WorkerPlan* worker = PlanOf(*active_, participant.worker);
+    if (worker == nullptr) continue;
+    longest_s = std::max(longest_s,
+                         worker->batch_time_s() + worker->comm_s() / static_cast<double>(std::max<int64_t>(
+                                                                         1, active_->result.plan.rounds_per_epoch())));
+  }
+  return std::clamp(3 * absl::Seconds(longest_s), kMinLateGrace, std::max(kMinLateGrace, book.deadline));
+}
+
 // ---- Evaluation
 
 void Job::StartEvaluation(Version version, bool final, absl::Time now) {
@@ -925,8 +997,7 @@ void Job::StartEvaluation(Version version, bool final, absl::Time now) {
     if (worker.samples() == 0) continue;
     const WorkerId id(worker.worker());
     const Member* member = FindMember(id);
-    const bool there = book_ != nullptr ? book_->Find(id) != nullptr
-                                        : member != nullptr && member->present && member->excluded.empty();
+    const bool there = book_ != nullptr ? book_->Find(id) != nullptr : Serves(member);
     const Ranges& part = active_->tests[worker.worker()];
     if (!there) {
       orphaned.insert(orphaned.end(), part.begin(), part.end());
@@ -983,7 +1054,7 @@ bool Job::AdvanceEvaluation(absl::Time now) {
   // The parts of those that were lost go to somebody who is there.
   for (auto& [worker, part] : evaluating_->parts) {
     const Member* member = FindMember(worker);
-    if (part.done || (member != nullptr && member->present && member->excluded.empty())) continue;
+    if (part.done || Serves(member)) continue;
     for (const WorkerId& heir : Usable()) {
       auto it = evaluating_->parts.find(heir);
       if (it != evaluating_->parts.end() && !it->second.done) continue;  // It has enough to do.
@@ -1059,8 +1130,10 @@ v1::Assignment Job::AssignmentFor(const WorkerId& worker) const {
   v1::PrepareTask* prepare = a.mutable_prepare();
   *prepare->mutable_train() = options_.train;
   prepare->set_upload_initial(version_.value() < 0 && uploader_ == worker);
+  if (state_ == v1::JOB_STATE_PAUSED) return a;
   const bool newcomer = state_ != v1::JOB_STATE_PROFILING || profiling_started_;
-  if (member->prepared && !member->profile.has_value() && version_.value() >= 0 && newcomer) {
+  const bool draining = member->draining;  // Nothing new for it.
+  if (member->prepared && !member->profile.has_value() && version_.value() >= 0 && newcomer && !draining) {
     v1::ProfileTask* profile = a.mutable_profile();
     profile->set_attempt(options_.attempt_base + 1);
     for (int64_t size : BatchSizesToProfile(options_.spec.batch())) profile->add_batch_sizes(size);
@@ -1068,7 +1141,7 @@ v1::Assignment Job::AssignmentFor(const WorkerId& worker) const {
     profile->set_seconds(absl::ToDoubleSeconds(options_.profile_duration));
   }
   const PlanState* newest = next_.has_value() ? &*next_ : active_.has_value() ? &*active_ : nullptr;
-  if (newest != nullptr) {
+  if (newest != nullptr && !draining) {
     const v1::WorkerPlan* plan = PlanOf(*newest, worker);
     if (plan != nullptr && plan->samples() > 0) {
       v1::ShardTask* shard = a.mutable_shard();
@@ -1081,7 +1154,7 @@ v1::Assignment Job::AssignmentFor(const WorkerId& worker) const {
         AddRanges(it->second, shard->mutable_test_ranges());
     }
   }
-  if (evaluating_.has_value()) {
+  if (evaluating_.has_value() && !draining) {
     auto it = evaluating_->parts.find(worker);
     if (it != evaluating_->parts.end() && !it->second.done) {
       v1::EvaluateTask* evaluate = a.mutable_evaluate();
@@ -1115,6 +1188,7 @@ v1::Assignment Job::AssignmentFor(const WorkerId& worker) const {
       train->set_job_samples(JobSamples());
       train->set_attempt(attempt_);
       train->set_deadline_ms(absl::ToInt64Milliseconds(book_->options().deadline));
+      train->set_deliver_now(deliver_now_ || draining);
       AddRanges(active_->shards.at(worker.value()), train->mutable_ranges());
     }
   }
@@ -1125,6 +1199,7 @@ v1::StoredRuntime Job::runtime() const {
   v1::StoredRuntime runtime;
   runtime.set_final_version(final_version_.has_value() ? final_version_->value() : -1);
   runtime.set_rejected_rounds(static_cast<int32_t>(rejected_rounds_));
+  runtime.set_paused(paused_);
   if (active_.has_value()) runtime.set_active_plan(active_->result.plan.number());
   if (book_ != nullptr) {
     v1::StoredRound* round = runtime.mutable_open_round();

@@ -33,7 +33,10 @@ inline constexpr char kRemoved[] = "removed";
 
 // One job from submission to its end: which worker is to do what, when a round opens, and when it is over.
 //
-//   SUBMITTED -> PROFILING -> PLANNED -> DISTRIBUTING -> TRAINING -> FINISHED | FAILED | ABORTED
+//   SUBMITTED -> PROFILING -> PLANNED -> DISTRIBUTING -> TRAINING -> FINISHED | FAILED | ABORTED;  PAUSED
+//
+// Who is late at a round's deadline, drains, or holds up a pause is asked to deliver what it has done so far; its weight is the samples
+// done. What such a worker leaves out of its shard waits for the next epoch.
 //
 // Pure state, no I/O; takes `now` (steady). Not thread-safe. Events come in through the On... methods; Advance(now)
 // then moves on as far as it can and leaves Actions, which the caller carries out in order, with durable writes before
@@ -98,6 +101,8 @@ class Job {
   void Start(absl::Time now);  // It is its turn.
   void SetPresent(const WorkerId& worker, const SiteId& site, Incarnation incarnation, bool present, absl::Time now);
   void Forget(const WorkerId& worker, absl::Time now);  // Removed for good.
+  // It delivers what it has done and is planned no more, until another process of it registers.
+  void SetDraining(const WorkerId& worker, absl::Time now);
   // Errors: InvalidArgument (the layout differs from that of the others; the worker is left out), FailedPrecondition
   // (not wanted now).
   absl::Status OnModel(const WorkerId& worker, const dataplane::Layout& layout, bool has_optimizer_state,
@@ -108,6 +113,9 @@ class Job {
   absl::Status OnEvaluation(const WorkerId& worker, const v1::ReportEvaluationRequest& request, absl::Time now);
   absl::Status OnFailure(const WorkerId& worker, const v1::ReportFailureRequest& request, absl::Time now);
   void OnProgress(const WorkerId& worker, const v1::WorkerProgress& progress, absl::Time now);
+  // Stands still as soon as the open round, whose workers deliver what they have, is committed; a job that is queued does not start.
+  void Pause(absl::Time now);
+  void Resume(absl::Time now);
   void Abort(const std::string& reason, absl::Time now);
   void Fail(const std::string& reason, absl::Time now);
 
@@ -147,6 +155,7 @@ class Job {
   const v1::JobSpec& spec() const { return options_.spec; }
   const Options& options() const { return options_; }
   v1::JobState state() const { return state_; }
+  bool paused() const { return paused_; }  // Or about to be.
   bool active() const { return state_ != v1::JOB_STATE_SUBMITTED && !ended(); }
   bool ended() const;
   const std::string& reason() const { return reason_; }
@@ -172,6 +181,7 @@ class Job {
     int64_t data_plan = 0;  // newest plan whose data it has
     std::string excluded;   // why it is left out; empty: it is not
     bool late = false;      // left out for not answering: its answer brings it back
+    bool draining = false;  // delivers what it has done and leaves
     v1::WorkerProgress progress;
     // Measured, under the active plan.
     int64_t rounds = 0;
@@ -203,6 +213,7 @@ class Job {
     double loss_sum = 0;
   };
   void Enter(v1::JobState state, const std::string& reason, absl::Time now);
+  bool AdvancePause(absl::Time now);
   bool AdvanceProfiling(absl::Time now);
   bool AdvanceDistributing(absl::Time now);
   bool AdvanceTraining(absl::Time now, absl::Time wall_now);
@@ -222,8 +233,14 @@ class Job {
   double EpochsTotal() const;
   int64_t JobSamples() const;
   absl::Duration RoundDeadline(int64_t round, const std::vector<RoundBook::Participant>& participants) const;
+  absl::Duration LateGrace(const RoundBook::Options& book) const;
+  void AskForWhatIsDone(absl::string_view why);
   const v1::WorkerPlan* PlanOf(const PlanState& plan, const WorkerId& worker) const;
-  std::set<WorkerId> Usable() const;  // Present, prepared, profiled, not excluded.
+  // There, and to be given further work.
+  static bool Serves(const Member* member) {
+    return member != nullptr && member->present && member->excluded.empty() && !member->draining;
+  }
+  std::set<WorkerId> Usable() const;  // Serves, prepared, profiled.
   Member* FindMember(const WorkerId& worker);
   const Member* FindMember(const WorkerId& worker) const;
   v1::PushResult Refuse(v1::PushResult::Outcome outcome, const std::string& reason, const std::string& message);
@@ -251,7 +268,10 @@ class Job {
   std::unique_ptr<RoundBook> book_;
   double round_loss_sum_ = 0;
   bool committing_ = false;
-  std::optional<absl::Time> end_reached_;  // When nothing but the last evaluation was left to do.
+  bool deliver_now_ = false;  // The open round's workers are asked for what they have done.
+  bool paused_ = false;
+  v1::JobState paused_in_ = v1::JOB_STATE_UNSPECIFIED;  // What a job that is PAUSED goes on with.
+  std::optional<absl::Time> end_reached_;               // When nothing but the last evaluation was left to do.
   std::optional<Evaluating> evaluating_;
   std::optional<Version> final_version_;
   std::vector<v1::RoundRecord> rounds_;

@@ -344,9 +344,13 @@ class Fleet {
       EXPECT_EQ(record.version(), stored_.version.value() + 1);
       EXPECT_EQ(record.round(), record.version() - 1);
       int64_t samples = 0;
-      for (const auto& [name, c] : contributions_[last_opened_]) samples += c.first.samples();
+      int64_t heard = 0;  // Planned samples of those who were.
+      for (const auto& [name, c] : contributions_[last_opened_]) {
+        samples += c.first.samples();
+        if (c.first.samples() > 0) heard += job_->book()->Find(WorkerId(name))->participant.planned_samples;
+      }
       EXPECT_EQ(record.samples(), samples);
-      EXPECT_GE(static_cast<double>(samples),
+      EXPECT_GE(static_cast<double>(heard),
                 options_.spec.rounds().quorum() * static_cast<double>(job_->book()->planned_samples()));
       EXPECT_GT(samples, 0);
       if (!auto_commit) return;
@@ -710,6 +714,132 @@ TEST(JobTest, BelowTheQuorumTheRoundWaitsThenIsRepeatedByTheLiving) {
   EXPECT_EQ(fleet.stored().rounds[0].round(), 0);
   EXPECT_GT(fleet.job().Status(fleet.now()).workers(0).rounds(), 0);
   EXPECT_EQ(attempt, 1);
+}
+
+TEST(JobTest, WhoIsLateIsAskedForWhatItHasDone) {
+  Fleet fleet = WithWorkers(3);
+  fleet.RunUntilRound(0);
+  ASSERT_TRUE(fleet.Contribute("w0"));
+  ASSERT_TRUE(fleet.Contribute("w1"));
+  fleet.Pass(absl::Seconds(29));
+  EXPECT_FALSE(fleet.Task("w2").train().deliver_now());
+  const v1::TrainTask before = fleet.Task("w2").train();
+  fleet.Pass(absl::Seconds(1));
+  v1::TrainTask asked = fleet.Task("w2").train();
+  EXPECT_TRUE(asked.deliver_now());
+  asked.set_deliver_now(false);
+  EXPECT_EQ(asked.SerializeAsString(), before.SerializeAsString());  // The same task otherwise.
+  EXPECT_EQ(fleet.commits, 0);
+  ASSERT_TRUE(fleet.Contribute("w2", 7));
+  ASSERT_EQ(fleet.commits, 1);
+  EXPECT_EQ(fleet.stored().rounds[0].contributions(), 3);
+  EXPECT_EQ(fleet.stored().rounds[0].samples(), kTrain - before.planned_samples() + 7);
+  EXPECT_FALSE(fleet.Task("w2").train().deliver_now());  // The next round is another.
+  fleet.Run();
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
+}
+
+TEST(JobTest, WhoDeliversNothingIsNotWaitedForBeyondTheGrace) {
+  Fleet fleet = WithWorkers(4);
+  fleet.RunUntilRound(0);
+  for (const char* name : {"w0", "w1", "w2"}) ASSERT_TRUE(fleet.Contribute(name));
+  fleet.Pass(absl::Seconds(30));
+  EXPECT_EQ(fleet.commits, 0);
+  fleet.Pass(absl::Seconds(2));
+  EXPECT_EQ(fleet.commits, 1);
+}
+
+TEST(JobTest, ADrainingWorkerDeliversAndIsPlannedNoMore) {
+  Fleet fleet = WithWorkers(3);
+  fleet.RunUntilRound(0);
+  fleet.job().SetDraining(WorkerId("w1"), fleet.now());
+  fleet.Settle();
+  const v1::Assignment task = fleet.Task("w1");
+  EXPECT_TRUE(task.train().deliver_now());
+  EXPECT_FALSE(task.has_evaluate());
+  EXPECT_FALSE(task.has_shard());
+  EXPECT_FALSE(fleet.Task("w0").train().deliver_now());
+  ASSERT_TRUE(fleet.Contribute("w1", 5));
+  fleet.Lose("w1");
+  fleet.Run();
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
+  EXPECT_EQ(fleet.stored().rounds[0].contributions(), 3);
+  EXPECT_EQ(fleet.job().plan()->plan.workers_size(), 2);
+}
+
+TEST(JobTest, ADrainedWorkerThatIsStartedAgainIsPlannedAgain) {
+  Fleet fleet = WithWorkers(4);
+  fleet.RunUntilRound(0);
+  fleet.job().SetDraining(WorkerId("w1"), fleet.now());
+  fleet.Lose("w1");
+  fleet.RunUntilRound(1);
+  EXPECT_FALSE(fleet.Task("w1").has_train());
+  fleet.RestartWorker("w1");
+  EXPECT_TRUE(fleet.Task("w1").has_prepare());
+  fleet.Run();
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
+  EXPECT_EQ(fleet.job().plan()->plan.workers_size(), 4);
+}
+
+TEST(JobTest, APauseCommitsWhatIsDoneAndStandsStill) {
+  Fleet fleet = WithWorkers(2);
+  fleet.RunUntilRound(0);
+  ASSERT_TRUE(fleet.Contribute("w0"));
+  fleet.job().Pause(fleet.now());
+  fleet.Settle();
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_TRAINING);
+  EXPECT_TRUE(fleet.Task("w1").train().deliver_now());
+  ASSERT_TRUE(fleet.Contribute("w1", 3));
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_PAUSED);
+  EXPECT_EQ(fleet.commits, 1);
+  EXPECT_TRUE(fleet.stored().runtime.paused());
+  fleet.Run();
+  fleet.Pass(absl::Hours(5));
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_PAUSED);
+  EXPECT_FALSE(fleet.Task("w0").has_train());
+  fleet.RestartCoordinator();
+  fleet.Run();
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_PAUSED);
+  fleet.job().Resume(fleet.now());
+  fleet.Settle();
+  fleet.Run();
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED) << fleet.job().reason();
+  EXPECT_FALSE(fleet.stored().runtime.paused());
+}
+
+TEST(JobTest, APauseAtAnyTimeAndARestartInIt) {
+  for (int steps = 0; steps < 40; ++steps) {
+    SCOPED_TRACE(steps);
+    Fleet fleet = WithWorkers(2);
+    int left = steps;
+    fleet.Run([&] { return left-- == 0; });
+    if (fleet.job().ended()) break;
+    fleet.job().Pause(fleet.now());
+    fleet.Settle();
+    fleet.Run();
+    if (fleet.job().ended()) continue;  // Only its last evaluation was left.
+    ASSERT_EQ(fleet.job().state(), v1::JOB_STATE_PAUSED);
+    if (steps % 2 == 1) fleet.RestartCoordinator();
+    ASSERT_EQ(fleet.job().state(), v1::JOB_STATE_PAUSED);
+    fleet.job().Resume(fleet.now());
+    fleet.Settle();
+    fleet.Run();
+    ASSERT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED) << fleet.job().reason();
+  }
+}
+
+TEST(JobTest, AQueuedJobThatIsPausedDoesNotStart) {
+  Job::Options options;
+  options.spec = Spec();
+  options.train.set_samples(kTrain);
+  Job job(options);
+  job.Pause(absl::UnixEpoch());
+  job.Start(absl::UnixEpoch());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUBMITTED);
+  EXPECT_THAT(job.reason(), HasSubstr("paused"));
+  job.Resume(absl::UnixEpoch());
+  job.Start(absl::UnixEpoch());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_PROFILING);
 }
 
 TEST(JobTest, AWorkerThatReturnsInTimeCounts) {
@@ -1246,15 +1376,29 @@ TEST(JobTest, RandomLives) {
         case 5:
           if (w.present && fleet.Task(name).has_train() && random.Below(2) == 0) fleet.RejectNext(name);
           break;
+        case 6:
+          if (random.Below(3) == 0) fleet.job().Pause(fleet.now());
+          fleet.Settle();
+          break;
+        case 7:
+          fleet.job().Resume(fleet.now());
+          fleet.Settle();
+          break;
+        case 8:
+          if (w.present && random.Below(3) == 0) fleet.job().SetDraining(w.name, fleet.now());
+          fleet.Settle();
+          break;
         default: fleet.Work(name);
       }
     }
     for (auto& [name, w] : fleet.workers()) {
       if (!w.present) fleet.SetPresent(name, true);
     }
-    // Whoever was left out for good begins anew as a new process.
+    fleet.job().Resume(fleet.now());
+    fleet.Settle();
+    // Whoever was left out for good, or drains, begins anew as a new process.
     for (auto& [name, w] : fleet.workers()) {
-      if (!fleet.job().ended() && fleet.Task(name).job().empty()) fleet.RestartWorker(name);
+      if (!fleet.job().ended()) fleet.RestartWorker(name);
     }
     for (int i = 0; i < 50 && !fleet.job().ended(); ++i) {
       fleet.Run();

@@ -123,6 +123,7 @@ absl::StatusOr<Membership::Registered> Membership::Register(const WorkerId& name
   Registered result;
   result.returned = !worker.live;
   result.restarted = worker.incarnation.value() != 0 && incarnation != worker.incarnation;
+  if (worker.incarnation != incarnation) worker.draining = false;
   worker.incarnation = incarnation;
   worker.registration = request;
   worker.heartbeat.Clear();
@@ -160,6 +161,7 @@ absl::Status Membership::Heard(const WorkerId& name, const v1::HeartbeatRequest&
     return absl::AbortedError("another incarnation is registered");
   worker.last_heard = now;
   worker.heartbeat = heartbeat;
+  worker.draining |= heartbeat.draining();
   worker.clock_offset_s = absl::ToDoubleSeconds(absl::FromUnixMillis(heartbeat.wall_time_ms()) - wall_now);
   return absl::OkStatus();
 }
@@ -168,6 +170,16 @@ void Membership::Leave(const WorkerId& name, Incarnation incarnation) {
   auto it = workers_.find(name);
   if (it == workers_.end() || !it->second.live || it->second.incarnation != incarnation) return;
   Drop(&it->second, "left");
+}
+
+absl::Status Membership::Drain(const WorkerId& name) {
+  auto it = workers_.find(name);
+  if (it == workers_.end() || it->second.removed) return absl::NotFoundError(absl::StrCat("no worker ", name.value()));
+  if (!it->second.live) {
+    return absl::FailedPreconditionError(absl::StrCat("worker ", name.value(), " is not running: nothing to drain"));
+  }
+  it->second.draining = true;
+  return absl::OkStatus();
 }
 
 void Membership::Drop(Worker* worker, absl::string_view reason) {

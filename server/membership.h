@@ -47,6 +47,7 @@ struct Worker {
   v1::RegisterRequest registration;
   v1::HeartbeatRequest heartbeat;  // The newest.
   double clock_offset_s = 0;       // The worker's clock minus ours.
+  bool draining = false;           // Until another incarnation registers.
   std::string address;
 };
 
@@ -110,6 +111,8 @@ class Membership {
   // Errors: Aborted, FailedPrecondition as above: the worker is to register again.
   absl::Status Heard(const WorkerId& name, const v1::HeartbeatRequest& heartbeat, absl::Time now, absl::Time wall_now);
   void Leave(const WorkerId& name, Incarnation incarnation);
+  // Asked to by an operator or of its own will. Errors: NotFound, FailedPrecondition (not live).
+  absl::Status Drain(const WorkerId& name);
 
   struct Lost {
     WorkerId worker;

@@ -17,7 +17,7 @@ const std::vector<double>& SecondsBuckets() {
 
 constexpr v1::JobState kStates[] = {v1::JOB_STATE_SUBMITTED,    v1::JOB_STATE_PROFILING, v1::JOB_STATE_PLANNED,
                                     v1::JOB_STATE_DISTRIBUTING, v1::JOB_STATE_TRAINING,  v1::JOB_STATE_FINISHED,
-                                    v1::JOB_STATE_FAILED,       v1::JOB_STATE_ABORTED};
+                                    v1::JOB_STATE_FAILED,       v1::JOB_STATE_ABORTED,   v1::JOB_STATE_PAUSED};
 
 std::string StateLabel(v1::JobState state) {
   std::string name = v1::JobState_Name(state).substr(sizeof("JOB_STATE_") - 1);

@@ -1,5 +1,6 @@
 #include "server/round.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -62,16 +63,17 @@ bool RoundBook::MarkRejected(const WorkerId& worker, const std::string& reason, 
 }
 
 RoundBook::Verdict RoundBook::Decide(absl::Time now) const {
-  int64_t counted = 0;
-  int64_t within_reach = 0;  // counted, or could still be
+  int64_t heard = 0;         // planned samples of those who have contributed
+  int64_t within_reach = 0;  // of those who have, or still could
   bool present_outstanding = false;
   bool rejected = false;
   for (const auto& [worker, entry] : entries_) {
     switch (entry.state) {
       case State::kAdding: return Verdict::kWait;  // its bytes are in; the sum has them in a moment
       case State::kCounted:
-        counted += entry.samples;
-        within_reach += entry.samples;
+        if (entry.samples == 0) break;
+        heard += entry.participant.planned_samples;
+        within_reach += entry.participant.planned_samples;
         break;
       case State::kOutstanding:
         within_reach += entry.participant.planned_samples;
@@ -83,13 +85,12 @@ RoundBook::Verdict RoundBook::Decide(absl::Time now) const {
   const auto reaches_quorum = [&](int64_t samples) {
     return samples > 0 && static_cast<double>(samples) >= options_.quorum * static_cast<double>(options_.quorum_of);
   };
-  const bool late = now >= deadline();
-  if (!present_outstanding || late) {
-    if (reaches_quorum(counted)) return Verdict::kCommit;
+  if (!present_outstanding || now >= deadline() + options_.late_grace) {
+    if (reaches_quorum(heard)) return Verdict::kCommit;
   }
   if (within_reach == 0 && !rejected) return Verdict::kZeroWeight;
   const bool hopeless = !present_outstanding && !reaches_quorum(within_reach);
-  if (hopeless || now >= deadline() + options_.replan_after) {
+  if (hopeless || now >= deadline() + std::max(options_.late_grace, options_.replan_after)) {
     return rejected ? Verdict::kDropRejected : Verdict::kDropMissing;
   }
   return Verdict::kWait;

@@ -16,8 +16,9 @@ namespace causeway::server {
 // One open round of one fragment: who is to contribute, who has, and when it may be committed.
 //
 // Pure state, no I/O; takes `now` (steady). Not thread-safe. It commits when every participant that is there is in, or
-// the deadline has passed, and the quorum holds; below the quorum it waits until `replan_after` past the deadline and
-// is then dropped.
+// the deadline and the grace for those who are late have passed, and the quorum holds; below the quorum it waits until
+// `replan_after` past the deadline and is then dropped. Who has contributed fewer samples than planned counts towards
+// the quorum with all of them: it guards against deciding without the others, and nobody is missing.
 class RoundBook {
  public:
   struct Participant {
@@ -33,6 +34,8 @@ class RoundBook {
     double quorum = 0.67;   // fraction of `quorum_of`, in (0, 1]
     int64_t quorum_of = 0;  // what the plan has for this round, absent workers' included; 0: what the participants have
     absl::Duration deadline;
+    // How much longer those are waited for who were asked at the deadline for what they have done so far.
+    absl::Duration late_grace;
     absl::Duration replan_after;
     absl::Time opened;
   };

@@ -62,6 +62,33 @@ TEST(RoundBookTest, CommitsAtTheDeadlineWithTheQuorum) {
   EXPECT_EQ(book.Decide(kDeadline), Verdict::kCommit);
 }
 
+TEST(RoundBookTest, TheLateHaveAGraceToDeliverWhatTheyHave) {
+  RoundBook book({.participants = {{kA, 50, 0}, {kB, 30, 1}, {kC, 20, 2}},
+                  .quorum = 0.6,
+                  .deadline = absl::Seconds(30),
+                  .late_grace = absl::Seconds(4),
+                  .replan_after = absl::Seconds(60),
+                  .opened = kOpened});
+  Count(&book, kA, 50);
+  Count(&book, kC, 20);
+  EXPECT_EQ(book.Decide(kDeadline + absl::Milliseconds(3999)), Verdict::kWait);
+  EXPECT_EQ(book.Decide(kDeadline + absl::Seconds(4)), Verdict::kCommit);
+  Count(&book, kB, 1);
+  EXPECT_EQ(book.Decide(kDeadline), Verdict::kCommit);
+  EXPECT_EQ(book.counted_samples(), 71);
+}
+
+// The quorum asks who was heard, not how much they did.
+TEST(RoundBookTest, PartialWorkOfAllIsAQuorum) {
+  RoundBook book = Book();
+  Count(&book, kA, 2);
+  Count(&book, kB, 0);  // Nothing: not heard.
+  EXPECT_EQ(book.Decide(kDeadline), Verdict::kWait);
+  Count(&book, kC, 1);
+  EXPECT_EQ(book.Decide(kEarly), Verdict::kCommit);
+  EXPECT_EQ(book.counted_samples(), 3);
+}
+
 TEST(RoundBookTest, BelowTheQuorumItWaitsBeyondTheDeadlineAndIsThenDropped) {
   RoundBook book = Book();
   Count(&book, kA, 50);
@@ -194,6 +221,7 @@ TEST(RoundBookTest, RandomEvents) {
     RoundBook::Options options{.round = Round(0),
                                .quorum = 0.05 + 0.95 * random.Uniform(),
                                .deadline = absl::Seconds(30),
+                               .late_grace = absl::Seconds(static_cast<int64_t>(random.Below(20))),
                                .replan_after = absl::Seconds(60),
                                .opened = kOpened};
     const int n = 1 + static_cast<int>(random.Below(6));
@@ -229,20 +257,21 @@ TEST(RoundBookTest, RandomEvents) {
       }
       int adding = 0;
       int outstanding_present = 0;
+      int64_t heard = 0;
       for (const auto& [worker, entry] : book.entries()) {
+        if (entry.state == RoundBook::State::kCounted && entry.samples > 0) heard += entry.participant.planned_samples;
         adding += entry.state == RoundBook::State::kAdding;
         outstanding_present += entry.state == RoundBook::State::kOutstanding && entry.present;
       }
       const bool quorum =
-          book.counted_samples() > 0 &&
-          static_cast<double>(book.counted_samples()) >= options.quorum * static_cast<double>(book.planned_samples());
+          heard > 0 && static_cast<double>(heard) >= options.quorum * static_cast<double>(book.planned_samples());
       const Verdict verdict = book.Decide(now);
       if (adding > 0) {
         EXPECT_EQ(verdict, Verdict::kWait);
       }
       if (verdict == Verdict::kCommit) {
         EXPECT_TRUE(quorum);
-        EXPECT_TRUE(outstanding_present == 0 || now >= book.deadline());
+        EXPECT_TRUE(outstanding_present == 0 || now >= book.deadline() + options.late_grace);
       }
       if (verdict == Verdict::kZeroWeight) {
         EXPECT_EQ(book.counted_samples(), 0);
@@ -251,7 +280,7 @@ TEST(RoundBookTest, RandomEvents) {
         EXPECT_LT(now, book.deadline() + options.replan_after);
         EXPECT_FALSE(book.WaitingFor().empty());
         if (quorum) {
-          EXPECT_TRUE(outstanding_present > 0 && now < book.deadline());
+          EXPECT_TRUE(outstanding_present > 0 && now < book.deadline() + options.late_grace);
         }
       }
       ended = verdict != Verdict::kWait;

@@ -73,11 +73,19 @@ void Agent::Stop() {
   control_->Stop();
 }
 
+void Agent::Drain() {
+  control_->Add([this] {
+    if (!state_.draining()) log::Info("draining", {{"then", "delivers what it has done and ends"}});
+    state_.Drain();
+    Pump();
+  });
+}
+
 void Agent::SayGoodbye() {
   if (state_.connected() && !given_up_) {
     v1::LeaveRequest request;
     request.set_incarnation(options_.registration.incarnation());
-    request.set_reason("stopped");
+    request.set_reason(state_.draining() ? "drained" : "stopped");
     const absl::Status left = options_.client->Leave(request, options_.clock->Now() + kLeaveTimeout);
     if (!left.ok()) log::Warning("could not say goodbye", {{"error", left}});
   }
@@ -104,6 +112,10 @@ void Agent::Pump() {
     }
     if (actions.close_stream && stream_ != nullptr) stream_->Cancel();
     if (actions.drop_job) {
+      if (actions.set_aside) {
+        log::Warning("job set aside", {{"reason", "the coordinator has been away for orphan_timeout"},
+                                       {"then", "begins again from what is on disk when it is back"}});
+      }
       log::Info("job assigned", {{"job", state_.assignment()->job().empty() ? "none" : state_.assignment()->job()}});
       runner_.reset();
       options_.board->Reset(state_.assignment()->job());
@@ -113,6 +125,7 @@ void Agent::Pump() {
     if (actions.open_stream) OpenStream();
     if (actions.send_heartbeat) SendHeartbeat();
     for (const Task& task : actions.start) StartTask(task);
+    if (actions.drained && !again && !std::exchange(drained_, true)) options_.on_drained();
     if (!again && wake_at != absl::InfiniteFuture()) timer_ = control_->AddAt(wake_at, [this] { Pump(); });
   }
   SetConnected(state_.connected());
@@ -166,6 +179,7 @@ void Agent::SendHeartbeat() {
   request.set_wall_time_ms(absl::ToUnixMillis(heartbeat_sent_wall_));
   request.set_assignment_sequence(state_.assignment_sequence());
   *request.mutable_progress() = options_.board->Get();
+  request.set_draining(state_.draining());
   request.set_disk_free_bytes(options_.fs->FreeBytes(options_.dir).value_or(0));
   request.set_cache_bytes(options_.cache->used_bytes());
   // A failure is told by on_closed.
@@ -266,6 +280,7 @@ absl::Time Agent::CancelUnwanted() {
     for (Live& live : live_) {
       std::shared_ptr<TaskContext> context = live.context.lock();
       if (context == nullptr) continue;
+      if (state_.DeliversNow(live.task)) context->deliver_now = true;
       if (state_.Wants(live.task)) {
         live.cancel_at = absl::InfiniteFuture();
         continue;

@@ -53,6 +53,8 @@ class Agent {
     std::function<void(const absl::Status&)> on_give_up;
     // Makes a serial executor, its thread named so. Empty: SerialExecutor.
     std::function<std::unique_ptr<Executor>(const std::string& name)> make_executor;
+    // What was done is delivered, or there was nothing; once, on the control thread. Nothing is begun afterwards.
+    std::function<void()> on_drained;
 
     // Not owned; all outlive this.
     CoordinatorClient* client = nullptr;
@@ -70,6 +72,9 @@ class Agent {
   ~Agent();
 
   void Start();
+  // Begins nothing any more; the training that runs ends after its step and is delivered, then on_drained is called. The coordinator may
+  // ask for the same. Idempotent.
+  void Drain();
   // Cancels the tasks (a step that runs is finished), says goodbye to the coordinator if it is connected, joins all threads.
   void Stop();
 
@@ -104,6 +109,7 @@ class Agent {
   absl::Time heartbeat_sent_wall_;
   std::shared_ptr<JobRunner> runner_;
   bool given_up_ = false;
+  bool drained_ = false;
 
   std::atomic<int64_t> site_generation_{0};
 

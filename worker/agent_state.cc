@@ -94,6 +94,16 @@ AgentState::Actions AgentState::Decide(absl::Time now) {
     case Connection::kOpening: break;
   }
 
+  const absl::Duration orphan_timeout = absl::Seconds(assignment_->spec().orphan_timeout_s());
+  if (connection_ != Connection::kOpen && !assignment_->job().empty() && orphan_timeout > absl::ZeroDuration()) {
+    if (now - last_heard_ >= orphan_timeout) {
+      // Asked for again, it begins again with what is on disk.
+      DropAssignment(std::make_shared<v1::Assignment>());
+      actions.set_aside = true;
+    } else {
+      actions.wake_at = std::min(actions.wake_at, last_heard_ + orphan_timeout);
+    }
+  }
   actions.drop_job = std::exchange(drop_job_, false);
   for (Task& task : WantedTasks()) {
     std::optional<Running>& running = running_[static_cast<int>(LaneOf(task.kind))];
@@ -105,6 +115,10 @@ AgentState::Actions AgentState::Decide(absl::Time now) {
     if (!MayStart(task)) continue;
     running = Running{.task = task};
     actions.start.push_back(std::move(task));
+  }
+  if (draining_ && !running_[static_cast<int>(Lane::kCompute)].has_value()) {
+    const std::vector<Task> wanted = WantedTasks();
+    actions.drained = std::none_of(wanted.begin(), wanted.end(), [this](const Task& task) { return MayStart(task); });
   }
   return actions;
 }
@@ -176,16 +190,29 @@ void AgentState::OnHeartbeatResponse(absl::Time now, const v1::HeartbeatResponse
 void AgentState::TakeAssignment(const v1::Assignment& assignment) {
   acknowledged_ = assignment.sequence();
   next_heartbeat_ = absl::InfinitePast();  // Tell at once that it has arrived.
+  draining_ |= assignment.drain();
+  auto taken = std::make_shared<v1::Assignment>(assignment);
   if (assignment.job() != assignment_->job()) {
-    drop_job_ = true;
-    done_.clear();
-    failed_.clear();
-    retries_.clear();
+    DropAssignment(std::move(taken));
+  } else {
+    assignment_ = std::move(taken);
   }
-  assignment_ = std::make_shared<v1::Assignment>(assignment);
   std::set<std::string> wanted;
   for (const Task& task : WantedTasks()) wanted.insert(task.id);
   std::erase_if(retries_, [&](const auto& retry) { return !wanted.contains(retry.first); });
+}
+
+void AgentState::DropAssignment(std::shared_ptr<const v1::Assignment> next) {
+  drop_job_ = true;
+  done_.clear();
+  failed_.clear();
+  retries_.clear();
+  assignment_ = std::move(next);
+}
+
+bool AgentState::DeliversNow(const Task& task) const {
+  if (task.kind != TaskKind::kTrain || !Wants(task)) return false;
+  return draining_ || assignment_->train().deliver_now();
 }
 
 std::vector<Task> AgentState::WantedTasks() const {
@@ -220,6 +247,14 @@ std::vector<Task> AgentState::WantedTasks() const {
       shard != tasks.end() && a.has_train() && a.train().plan() != a.shard().plan()) {
     std::rotate(shard, shard + 1, tasks.end());
   }
+  // Of a round only what has been begun: it runs, or its contribution waits for another try.
+  const std::optional<Running>& computing = running_[static_cast<int>(Lane::kCompute)];
+  if (draining_) {
+    std::erase_if(tasks, [&](const Task& task) {
+      const bool begun = (computing.has_value() && computing->task.id == task.id) || retries_.contains(task.id);
+      return task.kind != TaskKind::kTrain || !begun;
+    });
+  }
   return tasks;
 }
 
@@ -231,8 +266,9 @@ bool AgentState::MayStart(const Task& task) const {
 }
 
 void AgentState::OnTaskEnded(absl::Time now, const Task& task, const TaskResult& result) {
+  const bool wanted = Wants(task);
   const std::optional<Running> running = std::exchange(running_[static_cast<int>(LaneOf(task.kind))], std::nullopt);
-  if (!Wants(task) || absl::IsCancelled(result.status)) return;
+  if (!wanted || absl::IsCancelled(result.status)) return;
   if (result.data_damaged) {
     std::erase_if(done_, [](const std::string& id) {
       return absl::StartsWith(id, TaskName(TaskKind::kTrainData)) ||

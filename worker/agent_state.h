@@ -69,6 +69,8 @@ class AgentState {
     bool drop_job = false;                // Nothing of the job before is wanted any more, nor its memory.
     std::vector<Task> start;              // At most one per lane; answer: OnTaskEnded.
     std::optional<absl::Status> give_up;  // The coordinator will not have this worker; the reason.
+    bool set_aside = false;               // Besides drop_job: the coordinator has been away for orphan_timeout.
+    bool drained = false;                 // What was done is delivered; nothing is left to do.
     absl::Time wake_at = absl::InfiniteFuture();
   };
 
@@ -83,6 +85,12 @@ class AgentState {
 
   // Exactly once for each task of Actions::start. A cancelled one is neither done nor failed.
   void OnTaskEnded(absl::Time now, const Task& task, const TaskResult& result);
+
+  // From now on nothing is begun; training that runs is to end after its step and be delivered. The assignment may say so too.
+  void Drain() { draining_ = true; }
+  bool draining() const { return draining_; }
+  // Whether `task`, a round's training, is to end after the step that runs and deliver what it has.
+  bool DeliversNow(const Task& task) const;
 
   // Whether `task`, running or reporting its result, still serves the newest assignment.
   bool Wants(const Task& task) const;
@@ -103,6 +111,7 @@ class AgentState {
 
   void Disconnect(absl::Time now, const absl::Status& why);
   void TakeAssignment(const v1::Assignment& assignment);
+  void DropAssignment(std::shared_ptr<const v1::Assignment> next);
   std::vector<Task> WantedTasks() const;
   bool MayStart(const Task& task) const;
 
@@ -122,6 +131,7 @@ class AgentState {
 
   std::shared_ptr<const v1::Assignment> assignment_;
   int64_t acknowledged_ = 0;  // Sequence taken up in this registration.
+  bool draining_ = false;
   bool drop_job_ = false;
   struct Running {
     Task task;

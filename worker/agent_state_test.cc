@@ -307,6 +307,81 @@ TEST_F(AgentStateTest, ATaskThatOutlivedTheCoordinatorIsAskedOnceMore) {
   EXPECT_THAT(Started(), IsEmpty());
 }
 
+TEST_F(AgentStateTest, DeliversNowWhenAsked) {
+  Connect();
+  Assign(Round(1));
+  Started();
+  End("prepare");
+  End("train-data");
+  EXPECT_THAT(Started(), ElementsAre("train"));
+  EXPECT_FALSE(state_.DeliversNow(Running("train")));
+  v1::Assignment hurried = Round(1);
+  hurried.mutable_train()->set_deliver_now(true);
+  Assign(hurried);
+  EXPECT_TRUE(state_.Wants(Running("train")));  // It goes on, to the end of its step.
+  EXPECT_TRUE(state_.DeliversNow(Running("train")));
+  End("train");
+  EXPECT_THAT(Started(), IsEmpty());
+}
+
+TEST_F(AgentStateTest, DrainingBeginsNothingAndDeliversWhatRuns) {
+  Connect();
+  Assign(Round(1));
+  Started();
+  End("prepare");
+  End("train-data");
+  EXPECT_THAT(Started(), ElementsAre("train"));
+  state_.Drain();
+  EXPECT_FALSE(Decide().drained);
+  EXPECT_TRUE(state_.DeliversNow(Running("train")));
+  End("train", {absl::UnavailableError("the push broke"), /*try_again=*/true});
+  EXPECT_FALSE(Decide().drained);
+  now_ += absl::Milliseconds(100);
+  EXPECT_THAT(Started(), ElementsAre("train"));  // Its contribution is worth another try.
+  End("train");
+  EXPECT_TRUE(Decide().drained);
+  Assign(Round(2));
+  EXPECT_THAT(Started(), IsEmpty());
+}
+
+TEST_F(AgentStateTest, DrainedAtOnceWhereNothingWasTrained) {
+  Connect();
+  Assign(WithShard(Prepare(), 1));
+  Started();
+  v1::Assignment drain = WithShard(Prepare(), 1);
+  drain.set_drain(true);  // Asked by the coordinator.
+  Assign(drain);
+  EXPECT_TRUE(state_.draining());
+  EXPECT_FALSE(state_.Wants(Running("prepare")));
+  EXPECT_FALSE(Decide().drained);
+  End("prepare", {absl::CancelledError("")});
+  EXPECT_TRUE(Decide().drained);
+}
+
+TEST_F(AgentStateTest, AnOrphanSetsItsJobAside) {
+  Connect();
+  v1::Assignment assignment = Prepare();
+  assignment.mutable_spec()->set_orphan_timeout_s(600);
+  Assign(assignment);
+  Started();
+  now_ += absl::Seconds(5);
+  state_.OnStreamClosed(now_, absl::UnavailableError(""));
+  now_ += absl::Seconds(594);
+  EXPECT_FALSE(Decide().set_aside);
+  EXPECT_LE(Decide().wake_at, now_ + absl::Seconds(1));
+  now_ += absl::Seconds(1);
+  const AgentState::Actions actions = Decide();
+  EXPECT_TRUE(actions.set_aside);
+  EXPECT_TRUE(actions.drop_job);
+  EXPECT_FALSE(state_.Wants(Running("prepare")));
+  End("prepare", {absl::CancelledError("")});
+  EXPECT_FALSE(Decide().set_aside);
+  state_.OnRegistered(now_, absl::UnavailableError(""));
+  Connect();
+  Assign(assignment);
+  EXPECT_THAT(Started(), ElementsAre("prepare"));
+}
+
 TEST_F(AgentStateTest, AnotherJobDropsTheFormer) {
   Connect();
   Assign(Prepare());

@@ -52,6 +52,7 @@ class AgentTest : public testing::Test {
     options.state.retry_task = {absl::Milliseconds(1), absl::Milliseconds(10)};
     options.report_backoff = {absl::Milliseconds(1), absl::Milliseconds(10)};
     options.on_give_up = [this](const absl::Status& status) { gave_up_.Set(status); };
+    options.on_drained = [this] { drained_.Set(true); };
     options.client = &coordinator_;
     options.bulk = &bulk_;
     options.factory = &factory_;
@@ -192,6 +193,7 @@ class AgentTest : public testing::Test {
   std::unique_ptr<ChunkCache> cache_;
   std::unique_ptr<LocalState> local_state_;
   Completion<bool> gave_up_;
+  Completion<bool> drained_;
   Agent::Options options_;
   std::unique_ptr<Agent> agent_;
 };
@@ -368,6 +370,34 @@ TEST_F(AgentTest, SaysGoodbye) {
   EXPECT_EQ(coordinator_.leaves(), 1);
   agent_->Stop();
   EXPECT_EQ(coordinator_.leaves(), 1);
+}
+
+TEST_F(AgentTest, DrainsByDeliveringWhatItHasDone) {
+  GetReady();
+  v1::Assignment round = Round(0);
+  round.clear_evaluate();
+  hold_ = true;
+  const int before = batches_;
+  coordinator_.Assign(round);
+  ASSERT_TRUE(coordinator_.Await([&] { return batches_ == before + 1; }));
+  agent_->Drain();
+  ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.heartbeats().back().draining(); }));
+  EXPECT_FALSE(drained_.IsSet());
+  hold_ = false;
+  ASSERT_THAT(drained_.Await(RealClock(), RealClock()->Now() + absl::Seconds(10), "draining"), IsOk());
+  EXPECT_LE(batches_, before + 2);  // The flag may come between two steps.
+  ASSERT_EQ(coordinator_.pushes().size(), 2u);
+  EXPECT_EQ(coordinator_.pushes()[1].request.samples(), 10 * (batches_ - before));
+  agent_->Stop();
+  EXPECT_EQ(coordinator_.leaves(), 1);
+}
+
+TEST_F(AgentTest, DrainsWhenTheCoordinatorAsks) {
+  GetReady();
+  v1::Assignment drain = WithShard(Prepare());
+  drain.set_drain(true);
+  coordinator_.Assign(drain);
+  ASSERT_THAT(drained_.Await(RealClock(), RealClock()->Now() + absl::Seconds(10), "draining"), IsOk());
 }
 
 TEST_F(AgentTest, StopsInTheMiddleOfARound) {

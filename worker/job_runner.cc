@@ -458,7 +458,8 @@ JobRunner::Failure JobRunner::TrainRound(const Task& task, TaskContext* context)
   last_progress_ = {};
   last_step_ = options_.clock->Now();
   optimizer_round_.reset();
-  absl::StatusOr<Trainer::RoundResult> result = trainer_->TrainRound(train, context->stop.get_token());
+  absl::StatusOr<Trainer::RoundResult> result =
+      trainer_->TrainRound(train, context->stop.get_token(), [context] { return context->deliver_now.load(); });
   if (!result.ok()) return {Annotate(result.status(), absl::StrCat("train round ", train.round()))};
   optimizer_round_ = train.round();
 
@@ -491,6 +492,7 @@ JobRunner::Failure JobRunner::TrainRound(const Task& task, TaskContext* context)
                               {"generation", options_.site_generation()},
                               {"attempt", train.attempt()},
                               {"samples", result->samples},
+                              {"planned_samples", train.planned_samples()},
                               {"steps", result->steps},
                               {"loss", result->loss_mean},
                               {"compute_s", result->compute_s}});

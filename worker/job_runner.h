@@ -42,6 +42,8 @@ struct TaskContext {
   dataplane::Cancellation cancellation;
   // Set by the task while it pushes: it is about to learn what has become of its work, and cancelling it then loses the answer.
   std::atomic<bool> awaits_answer{false};
+  // Training is to end after the step that runs, and to be delivered as far as it has come.
+  std::atomic<bool> deliver_now{false};
   void Cancel(absl::string_view reason) {
     cancellation.Cancel(reason);
     stop.request_stop();

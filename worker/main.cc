@@ -77,12 +77,12 @@ sigset_t EndSignals() {
   return signals;
 }
 
-// The first SIGTERM or SIGINT sets `end`. Watches until `end` is set by whomever.
-void WatchSignals(const sigset_t& signals, Completion<bool> end) {
+// The first SIGTERM or SIGINT lets the worker drain, the second ends it. Watches until it has ended for whatever reason.
+void WatchSignals(const sigset_t& signals, worker::StopSignals stop) {
   SetThreadName("signals");
-  while (!end.IsSet()) {
+  while (!stop.end.IsSet()) {
     const timespec wait = {0, 100'000'000};
-    if (sigtimedwait(&signals, nullptr, &wait) > 0) end.Set(true);
+    if (sigtimedwait(&signals, nullptr, &wait) > 0 && !stop.drain.Set(true)) stop.end.Set(true);
   }
 }
 
@@ -96,15 +96,15 @@ int Start(const Flags& flags, const std::string& path) {
   }
 
   const sigset_t signals = EndSignals();
-  Completion<bool> end;
-  std::thread watcher([&] { WatchSignals(signals, end); });
+  worker::StopSignals stop;
+  std::thread watcher([&] { WatchSignals(signals, stop); });
 
   worker::TorchOptions torch;
   torch.threads =
       config->threads > 0 ? config->threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const std::unique_ptr<worker::ModelFactory> factory = worker::MakeTorchModelFactory(torch);
-  const worker::WorkerEnd result = worker::RunWorker(*config, factory.get(), end);
-  end.Set(true);
+  const worker::WorkerEnd result = worker::RunWorker(*config, factory.get(), stop);
+  stop.SetBoth(true);
   watcher.join();
   if (result.status.ok()) return kDone;
   return Fail(result.status, result.refused ? kRefused : kFailed);
@@ -184,6 +184,7 @@ int main(int argc, char** argv) {
       "  causeway-worker join coord.example:7443 --token T --ca-pin sha256:...   (the line that `causeway site add` "
       "prints)\n"
       "  causeway-worker --config ./causeway-worker/worker.yaml\n\n"
+      "SIGTERM or SIGINT: delivers what it has done (drain_timeout), then ends; a second one ends it at once.\n\n"
       "Exit codes: 0 stopped in order, 1 failed, 2 usage or configuration, 3 timed out, 4 refused by the coordinator, "
       "or because another worker runs in the folder");
 

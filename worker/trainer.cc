@@ -56,7 +56,8 @@ Trainer::Trainer(Options options, std::unique_ptr<Optimizer> optimizer, LrSchedu
                .clock = options_.clock,
                .slowdown = options_.slowdown}) {}
 
-absl::StatusOr<Trainer::RoundResult> Trainer::TrainRound(const v1::TrainTask& task, std::stop_token stop) {
+absl::StatusOr<Trainer::RoundResult> Trainer::TrainRound(const v1::TrainTask& task, std::stop_token stop,
+                                                         const std::function<bool()>& cut_short) {
   RETURN_IF_ERROR(schedule_.CheckTask(task));
   ASSIGN_OR_RETURN(const int64_t samples, CountSamples(task.ranges()));
   ASSIGN_OR_RETURN(
@@ -92,6 +93,7 @@ absl::StatusOr<Trainer::RoundResult> Trainer::TrainRound(const v1::TrainTask& ta
                             .samples_done = result.samples,
                             .train_loss = result.loss_mean});
     }
+    if (cut_short && cut_short()) break;
   }
   RETURN_IF_ERROR(options_.site_sync->OnRoundEnd());
   result.compute_s = absl::ToDoubleSeconds(compute);

@@ -52,7 +52,7 @@ class Trainer {
     SampleSource* test_source = nullptr;
     Clock* clock = nullptr;
   };
-  // What a round came to. `samples` is the weight of the contribution: the task's planned_samples.
+  // What a round came to. `samples` is the weight of the contribution: the task's planned_samples, fewer if it was cut short.
   struct RoundResult {
     int64_t samples = 0;
     int64_t steps = 0;
@@ -71,9 +71,11 @@ class Trainer {
 
   // Steps [first_step, last_step) of the task's epoch over its ranges. A round that is done again (a larger attempt)
   // takes the same samples; the optimizer's state goes on from where it is.
+  // `cut_short`, asked after every step, ends the round there; may be empty.
   // Errors: InvalidArgument (the task does not fit its ranges: the message has both), Cancelled (stop), those of
   // SampleSource, Model and SiteSync.
-  absl::StatusOr<RoundResult> TrainRound(const v1::TrainTask& task, std::stop_token stop);
+  absl::StatusOr<RoundResult> TrainRound(const v1::TrainTask& task, std::stop_token stop,
+                                         const std::function<bool()>& cut_short = nullptr);
 
   // Counts over these test samples, without learning. Errors: as TrainRound.
   absl::StatusOr<EvaluationResult> Evaluate(const SampleRanges& ranges, std::stop_token stop);

@@ -259,6 +259,16 @@ TEST_F(TrainerTest, StopsBetweenSteps) {
   EXPECT_EQ(model_->evaluate_batches(), 0);
 }
 
+TEST_F(TrainerTest, CutShortItCountsWhatWasDone) {
+  auto trainer = *Trainer::Create(Options());
+  int asked = 0;
+  auto result = trainer->TrainRound(Task(0, 5, 4, 20, Ranges({{0, 20}})), {}, [&asked] { return ++asked == 2; });
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->steps, 2);
+  EXPECT_EQ(result->samples, 8);
+  EXPECT_EQ(model_->train_batches(), 2);
+}
+
 TEST_F(TrainerTest, ErrorsOfDataAndModelComeThrough) {
   train_.missing = 3;
   EXPECT_THAT(Make()->TrainRound(Task(0, 3, 4, 9, Ranges({{0, 9}})), {}),

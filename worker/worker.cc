@@ -70,7 +70,7 @@ v1::RegisterRequest MakeRegistration(const jobspec::WorkerConfig& config, const 
   return request;
 }
 
-absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Completion<bool> end, bool* refused) {
+absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, StopSignals stop, bool* refused) {
   Clock* const clock = RealClock();
   FileSystem* const fs = RealFileSystem();
   if (config.device != "auto" && config.device != factory->device_kind()) {
@@ -147,7 +147,8 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Com
   agent_options.state.reconnect.seed = seed;
   agent_options.state.retry_task.seed = seed;
   agent_options.report_backoff.seed = seed;
-  agent_options.on_give_up = [end](const absl::Status& status) mutable { end.Set(status); };
+  agent_options.on_give_up = [stop](const absl::Status& status) mutable { stop.SetBoth(status); };
+  agent_options.on_drained = [stop]() mutable { stop.SetBoth(true); };
   agent_options.client = client.get();
   agent_options.bulk = &dialer;
   agent_options.factory = factory;
@@ -168,7 +169,15 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Com
                                {"version", dataplane::kBuildVersion}});
   agent->Start();
 
-  const absl::Status status = end.Await(clock, absl::InfiniteFuture(), "the end").status();
+  absl::Status status = stop.drain.Await(clock, absl::InfiniteFuture(), "the end").status();
+  if (status.ok()) {
+    agent->Drain();
+    status = stop.end.Await(clock, clock->Now() + config.drain_timeout, "what is done to be delivered").status();
+    if (absl::IsDeadlineExceeded(status)) {
+      log::Warning("not drained", {{"error", status}, {"then", "ends without"}});
+      status = absl::OkStatus();
+    }
+  }
   http->Stop();
   agent->Stop();
   *refused = !status.ok();
@@ -178,9 +187,9 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Com
 
 }  // namespace
 
-WorkerEnd RunWorker(const jobspec::WorkerConfig& config, ModelFactory* factory, Completion<bool> end) {
+WorkerEnd RunWorker(const jobspec::WorkerConfig& config, ModelFactory* factory, StopSignals stop) {
   WorkerEnd result;
-  result.status = Run(config, factory, std::move(end), &result.refused);
+  result.status = Run(config, factory, std::move(stop), &result.refused);
   return result;
 }
 

@@ -16,8 +16,18 @@ struct WorkerEnd {
   bool refused = false;
 };
 
-// Runs a worker as `config` says until `end` is set or the coordinator refuses it. Blocks. `factory` is not owned.
-WorkerEnd RunWorker(const jobspec::WorkerConfig& config, ModelFactory* factory, Completion<bool> end);
+// Set from outside to end a worker; set by it as well when it has ended for a reason of its own.
+struct StopSignals {
+  Completion<bool> drain;  // Deliver what is done, for at most the configured time, then end.
+  Completion<bool> end;    // At once.
+  void SetBoth(const absl::StatusOr<bool>& result) {
+    end.Set(result);
+    drain.Set(result);
+  }
+};
+
+// Runs a worker as `config` says until `stop` says otherwise, the coordinator has it drain, or refuses it. Blocks. `factory` is not owned.
+WorkerEnd RunWorker(const jobspec::WorkerConfig& config, ModelFactory* factory, StopSignals stop);
 
 }  // namespace causeway::worker
 

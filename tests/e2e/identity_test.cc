@@ -212,7 +212,7 @@ class IdentityTest : public ::testing::Test {
 TEST_F(IdentityTest, WholeMatrix) {
   const Channel worker = Worker("a1");
   const std::vector<std::string> methods = AllMethods();
-  ASSERT_EQ(methods.size(), 9u + 14u + 4u + 9u) << "a method was added: say here who may call it";
+  ASSERT_EQ(methods.size(), 9u + 17u + 4u + 9u) << "a method was added: say here who may call it";
   const auto check = [](const Channel& channel, const std::string& method, bool allowed, const char* role,
                         const absl::Status& refusal) {
     // Watch never ends by itself.

@@ -27,6 +27,9 @@ struct FakeCoordinator {
     v1::ListJobsResponse ListJobs;
     v1::GetJobResponse GetJob;
     v1::AbortJobResponse AbortJob;
+    v1::PauseJobResponse PauseJob;
+    v1::ResumeJobResponse ResumeJob;
+    v1::DrainWorkerResponse DrainWorker;
     v1::ListWorkersResponse ListWorkers;
     v1::RemoveWorkerResponse RemoveWorker;
     v1::AddSiteResponse AddSite;
@@ -61,6 +64,9 @@ class FakeOperatorClient : public OperatorClient {
   CAUSEWAY_FAKE_CALL(ListJobs)
   CAUSEWAY_FAKE_CALL(GetJob)
   CAUSEWAY_FAKE_CALL(AbortJob)
+  CAUSEWAY_FAKE_CALL(PauseJob)
+  CAUSEWAY_FAKE_CALL(ResumeJob)
+  CAUSEWAY_FAKE_CALL(DrainWorker)
   CAUSEWAY_FAKE_CALL(ListWorkers)
   CAUSEWAY_FAKE_CALL(RemoveWorker)
   CAUSEWAY_FAKE_CALL(AddSite)
