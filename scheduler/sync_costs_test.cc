@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -82,6 +83,31 @@ TEST(SyncCostsTest, OrderOfTheMethods) {
     const double wfbp_s = Cost(SyncMethod::kWfbp, times, {}).iteration_s;
     EXPECT_EQ(Cost(SyncMethod::kDreamDdp, times, {}).iteration_s, wfbp_s);
     EXPECT_EQ(Cost(SyncMethod::kPlsgdEnp, times, {}).iteration_s, wfbp_s);
+  }
+}
+
+// The table in docs/planning.md.
+TEST(SyncCostsTest, PublishedProfiles) {
+  struct Row {
+    std::string name;
+    int period;
+    double ssgd_s, wfbp_s, flsgd_s, plsgd_enp_s, exact_s, free_s;
+  };
+  for (const Row& row : {Row{"resnet18-32workers", 5, .8424, .8059, .1995, .1780, .1698, .1681},
+                         {"gpt2-16workers-1gbit", 10, 5.7312, 5.6709, .6531, .6207, .5990, .5980},
+                         {"gpt2-16workers-5gbit", 10, 1.2817, 1.2281, .1851, .1564, .1457, .1363},
+                         {"llama2-124m-16workers-10gbit", 10, 1.1851, 1.1347, .1685, .1419, .1297, .1238}}) {
+    SCOPED_TRACE(row.name);
+    const LayerTimes times = MakeTimes(ReadProfiles(row.name));
+    const auto iteration_s = [&](SyncMethod method, LayerScheduler scheduler) {
+      return Cost(method, times, {.period = row.period, .scheduler = scheduler}).iteration_s;
+    };
+    EXPECT_NEAR(iteration_s(SyncMethod::kSsgd, LayerScheduler::kExact), row.ssgd_s, 5.1e-5);
+    EXPECT_NEAR(iteration_s(SyncMethod::kWfbp, LayerScheduler::kExact), row.wfbp_s, 5.1e-5);
+    EXPECT_NEAR(iteration_s(SyncMethod::kFlsgd, LayerScheduler::kExact), row.flsgd_s, 5.1e-5);
+    EXPECT_NEAR(iteration_s(SyncMethod::kPlsgdEnp, LayerScheduler::kExact), row.plsgd_enp_s, 5.1e-5);
+    EXPECT_NEAR(iteration_s(SyncMethod::kDreamDdp, LayerScheduler::kExact), row.exact_s, 5.1e-5);
+    EXPECT_NEAR(iteration_s(SyncMethod::kDreamDdp, LayerScheduler::kFree), row.free_s, 5.1e-5);
   }
 }
 
