@@ -61,9 +61,12 @@ void RateLimiter::Stop() {
 }
 
 void RateLimiter::RefillLocked(absl::Time now) {
-  const double refilled = available_bytes_ + absl::ToDoubleSeconds(now - refilled_) * options_.rate_bytes_per_s;
-  // Idleness fills one burst at most. But what a waiter oversleeps on a busy machine is not lost, or the rate would not be reached.
-  const double most = std::max(static_cast<double>(options_.burst_bytes), available_bytes_);
+  const double passed = absl::ToDoubleSeconds(now - refilled_) * options_.rate_bytes_per_s;
+  const double refilled = available_bytes_ + passed;
+  const double burst = static_cast<double>(options_.burst_bytes);
+  // Idleness fills one burst at most. What a waiter oversleeps on a busy machine is not lost, or the rate would not be reached; but only
+  // for those who go on at once: after a pause of a burst's time it would pass as a speed that the line does not have.
+  const double most = passed >= burst ? burst : std::max(burst, available_bytes_);
   available_bytes_ = queue_.empty() ? std::min(refilled, most) : refilled;
   refilled_ = now;
 }

@@ -72,6 +72,18 @@ TEST_F(RateLimiterTest, WhatAWaiterOversleepsIsNotLost) {
   EXPECT_THAT(limiter->Acquire(1, 0, clock_.Now()), StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
+TEST_F(RateLimiterTest, WhatWasOversleptIsNoBurstForLater) {
+  auto limiter = Make(1000, 500);
+  ASSERT_THAT(limiter->Acquire(500, 0, clock_.Now()), IsOk());
+  std::thread waiter([&] { EXPECT_THAT(limiter->Acquire(100, 0, In(absl::Hours(1))), IsOk()); });
+  ASSERT_TRUE(clock_.AwaitWaiters(1));
+  clock_.Advance(absl::Seconds(10));
+  waiter.join();
+  clock_.Advance(absl::Milliseconds(500));
+  EXPECT_THAT(limiter->Acquire(500, 0, clock_.Now()), IsOk());
+  EXPECT_THAT(limiter->Acquire(1, 0, clock_.Now()), StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
 TEST_F(RateLimiterTest, PriorityThenArrivalDecides) {
   auto limiter = Make(1000, 100);
   ASSERT_THAT(limiter->Acquire(100, 0, clock_.Now()), IsOk());

@@ -132,7 +132,8 @@ absl::Status ServeFetch(Link* link, const v1::FetchRequest& request, const Chunk
           absl::StrCat("offset ", offset, " is outside of the chunk's ", total, " bytes"));
     }
     do {
-      absl::Span<uint8_t> piece = absl::MakeSpan(buffer).subspan(0, std::min(options.sizes.frame_bytes, total - offset));
+      absl::Span<uint8_t> piece =
+          absl::MakeSpan(buffer).subspan(0, std::min(options.sizes.frame_bytes, total - offset));
       RETURN_IF_ERROR(source.Read(item.sha256(), offset, piece));
       RETURN_IF_ERROR(link->Write(internal::DataFrame(item.sha256(), offset, total, piece), piece,
                                   options.clock->Now() + options.progress_timeout));

@@ -20,9 +20,10 @@ namespace causeway::dataplane {
 // How the streams of this room cut their bytes, and how far a push runs ahead of its acknowledgements. The two ends need not agree.
 struct StreamSizes {
   int64_t frame_bytes = 256 << 10;  // At most kMaxPayloadBytes.
-  int64_t window_bytes = 8 << 20;   // A push: bytes under way that have not been acknowledged as received; at least ack_bytes + a frame.
-  int64_t ack_bytes = 1 << 20;      // A push's listening side acknowledges at least this often,
-  int64_t sync_bytes = 16 << 20;    // and syncs its sink this often.
+  int64_t window_bytes =
+      8 << 20;  // A push: bytes under way that have not been acknowledged as received; at least ack_bytes + a frame.
+  int64_t ack_bytes = 1 << 20;    // A push's listening side acknowledges at least this often,
+  int64_t sync_bytes = 16 << 20;  // and syncs its sink this often.
 };
 
 // Lets one thread stop the transfers that run on others. Thread-safe. Outlives the transfers it was given to.

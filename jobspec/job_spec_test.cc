@@ -268,8 +268,8 @@ TEST(JobSpecTest, ATargetAloneIsAnEnd) {
 TEST(JobSpecTest, SamplesUntilTheFirstEnd) {
   const auto samples = [](const std::string& end) {
     absl::StatusOr<v1::JobSpec> spec =
-        ParseJobYaml(absl::StrCat("name: fashion\nmodel: {builtin: lenet}\n", kData, "rounds: {every: {per_epoch: 4}}\n",
-                                  "end: {", end, "}\n"),
+        ParseJobYaml(absl::StrCat("name: fashion\nmodel: {builtin: lenet}\n", kData,
+                                  "rounds: {every: {per_epoch: 4}}\n", "end: {", end, "}\n"),
                      "job.yaml");
     EXPECT_THAT(spec, IsOk());
     return spec.ok() ? SamplesToTrain(*spec, 1000) : -1;

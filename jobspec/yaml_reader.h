@@ -85,8 +85,8 @@ class YamlDocument {
 class YamlMap {
  public:
   bool present() const { return value_ != nullptr; }
-  bool Has(absl::string_view key) const;  // Also true when its value is null. Does not make the key known.
-  bool IsNull(absl::string_view key) const;                // Or absent.
+  bool Has(absl::string_view key) const;     // Also true when its value is null. Does not make the key known.
+  bool IsNull(absl::string_view key) const;  // Or absent.
   bool IsMap(absl::string_view key) const;
 
   std::string String(absl::string_view key, std::optional<std::string> fallback = std::nullopt);

@@ -120,6 +120,11 @@ absl::StatusOr<Membership::Registered> Membership::Register(const WorkerId& name
                                            " was replaced by ", worker.incarnation.value(),
                                            "; is a second copy of it running?"));
   }
+  if (incarnation == worker.incarnation && worker.live && worker.registration.process() != request.process() &&
+      worker.registration.process() != 0) {
+    return absl::AbortedError(absl::StrCat("another process is registered as worker ", name.value(), " incarnation ",
+                                           incarnation.value(), "; is its folder copied?"));
+  }
   Registered result;
   result.returned = !worker.live;
   result.restarted = worker.incarnation.value() != 0 && incarnation != worker.incarnation;

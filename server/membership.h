@@ -99,7 +99,8 @@ class Membership {
     bool restarted = false;  // A new incarnation of a worker that was known: what it was doing is gone.
     bool returned = false;   // It was not live.
   };
-  // Errors: PermissionDenied (unknown or removed), Aborted (older than the incarnation that is registered).
+  // Errors: PermissionDenied (unknown or removed), Aborted (older than the incarnation that is registered, or another
+  // process of the same one, which is live).
   absl::StatusOr<Registered> Register(const WorkerId& name, const v1::RegisterRequest& request, absl::Time now);
 
   void SetAddress(const WorkerId& name, const std::string& address) { workers_.at(name).address = address; }

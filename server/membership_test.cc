@@ -260,6 +260,19 @@ TEST_F(MembershipTest, IncarnationsFence) {
   EXPECT_EQ(generation(), 1);
 }
 
+TEST_F(MembershipTest, TwoCopiesOfAFolderAreNotOneWorker) {
+  const WorkerId a1 = Live("a1", 5);
+  v1::RegisterRequest request;
+  request.set_incarnation(6);
+  request.set_process(111);
+  ASSERT_OK(fleet_.Register(a1, request, now_));
+  ASSERT_OK(fleet_.Register(a1, request, now_));  // The same one again.
+  request.set_process(222);
+  EXPECT_THAT(fleet_.Register(a1, request, now_), StatusIs(absl::StatusCode::kAborted, HasSubstr("copied")));
+  fleet_.Leave(a1, Incarnation(6));
+  ASSERT_OK(fleet_.Register(a1, request, now_));  // The other one is gone.
+}
+
 TEST_F(MembershipTest, ARestoredWorkerIsNotLiveAndItsOlderProcessesAreFenced) {
   Worker stored{.name = WorkerId("a7"), .site = kLab};
   stored.incarnation = Incarnation(12);

@@ -38,7 +38,7 @@ class AgentTest : public testing::Test {
     metrics.clock = RealClock();
     metrics_ = std::make_unique<WorkerMetrics>(metrics);
     cache_ = *ChunkCache::Open({RealFileSystem(), dir_.Join("cache"), 1 << 20});
-    local_state_ = *LocalState::Open(RealFileSystem(), dir_.path());
+    local_state_ = *LocalState::Open(RealFileSystem(), dir_.path(), absl::FromUnixSeconds(1700000000));
 
     Agent::Options& options = options_;
     options.worker = "lab-1";

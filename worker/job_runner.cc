@@ -225,8 +225,9 @@ JobRunner::Failure JobRunner::Profile(const Task& task, const std::shared_ptr<Ta
 
     // The link is measured while the device computes, since that is how it will be used.
     Completion<v1::DeviceProfile> link;
-    options_.prober->Add(
-        [this, seconds = profile.seconds(), context, link]() mutable { link.Set(MeasureLink(seconds, context.get())); });
+    options_.prober->Add([this, seconds = profile.seconds(), context, link]() mutable {
+      link.Set(MeasureLink(seconds, context.get()));
+    });
     absl::StatusOr<v1::DeviceProfile> device = worker::Profile(profile_options, profile, context->stop.get_token());
     // Bounded by the probes' own deadlines.
     const absl::StatusOr<v1::DeviceProfile> link_figures =
@@ -406,7 +407,7 @@ JobRunner::Failure JobRunner::Evaluate(const Task& task, const std::shared_ptr<T
   }
   *evaluation_.mutable_fence() = Fence(task);
   options_.reporter->Add([client = options_.client, clock = options_.clock, backoff = options_.report_backoff, context,
-                       request = evaluation_] {
+                          request = evaluation_] {
     // Cancelled is fine: nobody wants it any more.
     ReportUntilAnswered(clock, backoff, context.get(), "evaluation", request.fence(), [&](absl::Time deadline) {
       return client->ReportEvaluation(request, deadline);

@@ -69,7 +69,7 @@ class JobRunner {
     int64_t incarnation = 0;
     double slowdown = 1;                       // Emulated; >= 1.
     std::function<int64_t()> site_generation;  // The newest. Thread-safe.
-    dataplane::TransferOptions transfer;  // Without cancellation.
+    dataplane::TransferOptions transfer;       // Without cancellation.
     Backoff::Options report_backoff;
 
     // Not owned; all outlive this.

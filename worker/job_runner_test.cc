@@ -73,7 +73,7 @@ class JobRunnerTest : public testing::Test {
   void Start(const std::string& dir) {
     runner_.reset();
     cache_ = *ChunkCache::Open({RealFileSystem(), dir + "/cache", 1 << 20});
-    state_ = *LocalState::Open(RealFileSystem(), dir);
+    state_ = *LocalState::Open(RealFileSystem(), dir, absl::FromUnixSeconds(1700000000));
     JobRunner::Options options;
     options.job = "fashion";
     options.spec = spec_;

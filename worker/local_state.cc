@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -26,13 +27,22 @@ constexpr char kOptimizerPrefix[] = "optimizer-";
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LocalState>> LocalState::Open(FileSystem* fs, const std::string& dir) {
+absl::StatusOr<std::unique_ptr<LocalState>> LocalState::Open(FileSystem* fs, const std::string& dir,
+                                                             absl::Time wall_now) {
   RETURN_IF_ERROR(fs->MakeDirs(dir));
   const std::string path = JoinPath(dir, "incarnation");
   int64_t last = 0;
+  bool lost = false;
   if (fs->Exists(path)) {
     ASSIGN_OR_RETURN(const std::string text, fs->ReadFile(path, 64));
-    if (!absl::SimpleAtoi(text, &last) || last < 0) return absl::DataLossError(absl::StrCat(path, " holds no number"));
+    lost = !absl::SimpleAtoi(text, &last) || last < 0 || last == std::numeric_limits<int64_t>::max();
+  } else {
+    lost = fs->Exists(JoinPath(dir, "cache")) || fs->Exists(JoinPath(dir, "jobs"));
+  }
+  if (lost) {
+    // Above what any count of starts has come to, or the coordinator would take this process for an old one.
+    last = absl::ToUnixSeconds(wall_now);
+    log::Warning("incarnation lost", {{"path", path}, {"then", "goes on from the clock"}, {"incarnation", last + 1}});
   }
   RETURN_IF_ERROR(fs->WriteFileAtomically(path, absl::StrCat(last + 1, "\n")));
   return std::unique_ptr<LocalState>(new LocalState(fs, dir, Incarnation(last + 1)));

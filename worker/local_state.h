@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/file.h"
 #include "base/ids.h"
@@ -21,8 +22,8 @@ namespace causeway::worker {
 // caller holds the folder's lock.
 class LocalState {
  public:
-  // Adds one to the incarnation, durably. Errors: DataLoss (the file holds no number), those of the file system.
-  static absl::StatusOr<std::unique_ptr<LocalState>> Open(FileSystem* fs, const std::string& dir);
+  // Adds one to the incarnation, durably. Where its file is lost or damaged it goes on from the clock. Errors: those of the file system.
+  static absl::StatusOr<std::unique_ptr<LocalState>> Open(FileSystem* fs, const std::string& dir, absl::Time wall_now);
 
   Incarnation incarnation() const { return incarnation_; }
 

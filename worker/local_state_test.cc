@@ -19,7 +19,7 @@ namespace {
 class LocalStateTest : public testing::Test {
  protected:
   std::unique_ptr<LocalState> Open() {
-    auto state = LocalState::Open(RealFileSystem(), dir_.path());
+    auto state = LocalState::Open(RealFileSystem(), dir_.path(), absl::FromUnixSeconds(1700000000));
     EXPECT_THAT(state, IsOk());
     return *std::move(state);
   }
@@ -34,8 +34,18 @@ class LocalStateTest : public testing::Test {
 TEST_F(LocalStateTest, EveryOpenIsANewIncarnation) {
   EXPECT_EQ(Open()->incarnation(), Incarnation(1));
   EXPECT_EQ(Open()->incarnation(), Incarnation(2));
-  ASSERT_THAT(RealFileSystem()->WriteFileAtomically(dir_.Join("incarnation"), "seven"), IsOk());
-  EXPECT_THAT(LocalState::Open(RealFileSystem(), dir_.path()), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+// A worker that counted from 1 again would be refused as an old process of its own.
+TEST_F(LocalStateTest, ALostIncarnationGoesOnFromTheClock) {
+  for (const char* content : {"seven", "", "-3", "9223372036854775807"}) {
+    ASSERT_THAT(RealFileSystem()->WriteFileAtomically(dir_.Join("incarnation"), content), IsOk());
+    EXPECT_EQ(Open()->incarnation(), Incarnation(1700000001)) << content;
+  }
+  EXPECT_EQ(Open()->incarnation(), Incarnation(1700000002));
+  ASSERT_THAT(RealFileSystem()->MakeDirs(dir_.Join("cache")), IsOk());
+  ASSERT_THAT(RealFileSystem()->Remove(dir_.Join("incarnation")), IsOk());
+  EXPECT_EQ(Open()->incarnation(), Incarnation(1700000001));
 }
 
 TEST_F(LocalStateTest, OptimizerStateSurvivesARestart) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -67,6 +68,10 @@ v1::RegisterRequest MakeRegistration(const jobspec::WorkerConfig& config, const 
     request.mutable_emulation()->set_up_bytes_per_s(config.emulate.up_bytes_per_s);
   }
   request.set_http_port(http_port);
+  const std::string random = RandomBytes(sizeof(uint64_t));
+  uint64_t process = 0;
+  std::memcpy(&process, random.data(), sizeof(process));
+  request.set_process(process);
   return request;
 }
 
@@ -87,7 +92,7 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Sto
   log::SetProcessFields({{"worker", identity.name}, {"site", identity.site}});
   ASSIGN_OR_RETURN(const auto credentials, dataplane::MakeClientCredentials(
                                                {CertificatePath(config.dir), KeyPath(config.dir), CaPath(config.dir)}));
-  ASSIGN_OR_RETURN(const std::unique_ptr<LocalState> local_state, LocalState::Open(fs, config.dir));
+  ASSIGN_OR_RETURN(const std::unique_ptr<LocalState> local_state, LocalState::Open(fs, config.dir, clock->WallNow()));
   ASSIGN_OR_RETURN(const std::unique_ptr<ChunkCache> cache,
                    ChunkCache::Open({fs, JoinPath(config.dir, "cache"), config.cache_limit_bytes}));
 
