@@ -72,8 +72,8 @@ class JobRunnerTest : public testing::Test {
   // As a new process of the worker in `dir`.
   void Start(const std::string& dir) {
     runner_.reset();
-    cache_ = *ChunkCache::Open({RealFileSystem(), dir + "/cache", 1 << 20});
     state_ = *LocalState::Open(RealFileSystem(), dir, absl::FromUnixSeconds(1700000000));
+    cache_ = *ChunkCache::Open({RealFileSystem(), dir + "/cache", 1 << 20});
     JobRunner::Options options;
     options.job = "fashion";
     options.spec = spec_;
