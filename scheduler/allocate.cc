@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "scheduler/allocation_auglag.h"
 #include "scheduler/allocation_exact.h"
 #include "scheduler/allocation_simple.h"
 
@@ -30,7 +31,7 @@ absl::StatusOr<AllocationMethod> AllocationMethodFromName(absl::string_view name
 absl::StatusOr<Allocation> Allocate(AllocationMethod method, const AllocationProblem& problem) {
   switch (method) {
     case AllocationMethod::kExact: return AllocateExact(problem);
-    case AllocationMethod::kAuglag: return absl::UnimplementedError("auglag");
+    case AllocationMethod::kAuglag: return AllocateAuglag(problem);
     case AllocationMethod::kUniform: return AllocateUniform(problem);
     case AllocationMethod::kProportional: return AllocateProportional(problem);
   }

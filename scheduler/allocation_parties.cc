@@ -1,6 +1,8 @@
 #include "scheduler/allocation_parties.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <string>
@@ -210,6 +212,51 @@ void FillInProportion(int64_t amount, absl::Span<const int64_t> caps, absl::Span
   // remainder has room for one more.
   std::sort(remainders.begin(), remainders.end());
   for (int64_t i = 0; i < left; ++i) ++(*samples)[remainders[i].second];
+}
+
+std::vector<int64_t> Apportion(int64_t amount, absl::Span<const int64_t> limits, absl::Span<const double> weights) {
+  std::vector<int64_t> samples(limits.size());
+  std::vector<size_t> open(limits.size());
+  std::iota(open.begin(), open.end(), size_t{0});
+  int64_t left = amount;
+
+  const auto weight_of_open = [&] {
+    return std::accumulate(open.begin(), open.end(), 0.0, [&](double sum, size_t i) { return sum + weights[i]; });
+  };
+  double weight = 0;
+  // Filling one raises the share of the others, which may fill further ones.
+  for (bool filled = true; filled;) {
+    filled = false;
+    weight = weight_of_open();
+    const int64_t to_share = left;
+    std::erase_if(open, [&](size_t i) {
+      if (static_cast<double>(to_share) * (weights[i] / weight) < static_cast<double>(limits[i])) return false;
+      samples[i] = std::min(limits[i], left);
+      left -= samples[i];
+      filled = true;
+      return true;
+    });
+  }
+  const int64_t to_share = left;
+  std::vector<double> shares(limits.size());
+  for (size_t i : open) {
+    shares[i] = static_cast<double>(to_share) * (weights[i] / weight);
+    samples[i] = std::min(left, static_cast<int64_t>(std::floor(shares[i])));
+    left -= samples[i];
+  }
+  std::stable_sort(open.begin(), open.end(), [&](size_t a, size_t b) {
+    return shares[a] - std::floor(shares[a]) > shares[b] - std::floor(shares[b]);
+  });
+  // An open share is below its limit, so it has room for one more. One turn is enough but for rounding.
+  while (left > 0) {
+    for (size_t i : open) {
+      if (left == 0) break;
+      if (samples[i] == limits[i]) continue;
+      ++samples[i];
+      --left;
+    }
+  }
+  return samples;
 }
 
 double TotalSeconds(const PartyProblem& problem, absl::Span<const int64_t> samples) {

@@ -105,6 +105,10 @@ class Placement {
 void FillInProportion(int64_t amount, absl::Span<const int64_t> caps, absl::Span<const size_t> among,
                       std::vector<int64_t>* samples);
 
+// Divides `amount` in proportion to the weights (each above 0), by largest remainder, the earlier first on ties; what one
+// that has reached its limit cannot take, the others share in the same proportions. The limits sum to at least `amount`.
+std::vector<int64_t> Apportion(int64_t amount, absl::Span<const int64_t> limits, absl::Span<const double> weights);
+
 // What samples [parties] cost, by the formulas of allocation.h, without kSeparable's constant.
 double TotalSeconds(const PartyProblem& problem, absl::Span<const int64_t> samples);
 
