@@ -52,7 +52,7 @@ struct SimulatedRounds {
   int64_t per_epoch = 1;
   std::vector<double> fragment_bytes = {0};  // [fragments], at least one, each >= 0; they sum to the model's bytes.
   int64_t delay = 0;  // Steps between a fragment's sending and its merging; at most those of the round with the fewest.
-  double quorum = 1;  // In (0, 1]: of the round's samples, absent workers' included.
+  double quorum = 0.67;            // In (0, 1]: of the round's samples, absent workers' included.
   double deadline_s = kNever;      // > 0; after the round's opening.
   double replan_after_s = kNever;  // >= 0; after the deadline.
   // When set, there are no pushes and pulls: all participants run one collective for the whole model in so many seconds (>= 0;

@@ -47,7 +47,7 @@ struct SimulationOptions {
   double spans_until_s = kNever;
   int span_workers = std::numeric_limits<int>::max();
   // More events than this end the simulation: a job that drops its rounds for ever.
-  int64_t max_events = int64_t{1} << 32;
+  int64_t max_events = int64_t{1} << 28;
 };
 
 struct WorkerTotals {
