@@ -1,6 +1,7 @@
 #include "scheduler/allocation_exact.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -9,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "scheduler/allocation_bound.h"
+#include "scheduler/allocation_parties.h"
 #include "scheduler/allocation_simple.h"
 #include "scheduler/test_problems.h"
 
@@ -193,9 +195,19 @@ TEST(AllocateExactTest, NeverAboveTheBaselinesNorBelowTheBound) {
   }
 }
 
-TEST(AllocateExactTest, ScalingAllSecondsScalesTheObjective) {
+// Without an egress cap and with one that binds.
+std::vector<AllocationProblem> LargeProblems(int64_t devices, int64_t samples, uint32_t seed) {
+  std::vector<AllocationProblem> problems;
   for (AllocationObjective objective : kObjectives) {
-    AllocationProblem problem = MakeLargeProblem(12, 5000, objective, 3);
+    problems.push_back(MakeLargeProblem(devices, samples, objective, seed));
+    problems.push_back(problems.back());
+    problems.back().egress_bytes_per_s = 2e7;
+  }
+  return problems;
+}
+
+TEST(AllocateExactTest, ScalingAllSecondsScalesTheObjective) {
+  for (AllocationProblem problem : LargeProblems(12, 5000, 3)) {
     const double before = ExactTotal(problem);
     const std::vector<int64_t> samples = AllocateExact(problem)->samples;
     for (DeviceProfile& device : problem.devices) {
@@ -203,14 +215,14 @@ TEST(AllocateExactTest, ScalingAllSecondsScalesTheObjective) {
       *device.uplink_bytes_per_s /= 4;
       device.batch_time_s *= 4;
     }
+    if (problem.egress_bytes_per_s) *problem.egress_bytes_per_s /= 4;
     EXPECT_DOUBLE_EQ(ExactTotal(problem), 4 * before);
     EXPECT_EQ(AllocateExact(problem)->samples, samples);
   }
 }
 
 TEST(AllocateExactTest, ScalingAllSamplesAndBatchesScalesTheObjective) {
-  for (AllocationObjective objective : kObjectives) {
-    AllocationProblem problem = MakeLargeProblem(12, 5000, objective, 4);
+  for (AllocationProblem problem : LargeProblems(12, 5000, 4)) {
     for (DeviceProfile& device : problem.devices) device.batch_size = device.max_parallel = 8;
     problem.sample_bytes = 0;  // Else finer multiples of a sample's time appear.
     const double before = ExactTotal(problem);
@@ -222,33 +234,47 @@ TEST(AllocateExactTest, ScalingAllSamplesAndBatchesScalesTheObjective) {
 
 TEST(AllocateExactTest, BetterCircumstancesNeverCostMore) {
   for (uint32_t seed = 1; seed <= 15; ++seed) {
-    const AllocationProblem problem = MakeLargeProblem(6, 3000, AllocationObjective::kBarrier, seed);
-    const double total = ExactTotal(problem);
-    const double most = total * (1 + 1e-12);
+    for (const AllocationProblem& problem : LargeProblems(6, 3000, seed)) {
+      const double total = ExactTotal(problem);
+      const double most = total * (1 + 1e-12), least = total * (1 - 1e-12);
 
-    AllocationProblem faster = problem;
-    faster.devices[seed % 6].batch_time_s /= 2;
-    EXPECT_LE(ExactTotal(faster), most);
+      AllocationProblem faster = problem;
+      faster.devices[seed % 6].batch_time_s /= 2;
+      EXPECT_LE(ExactTotal(faster), most);
 
-    AllocationProblem wider = problem;
-    for (DeviceProfile& device : wider.devices) {
-      device.bandwidth_bytes_per_s *= 2;
-      *device.uplink_bytes_per_s *= 2;
+      AllocationProblem wider = problem;
+      for (DeviceProfile& device : wider.devices) {
+        device.bandwidth_bytes_per_s *= 2;
+        *device.uplink_bytes_per_s *= 2;
+      }
+      EXPECT_LE(ExactTotal(wider), most);
+      if (problem.egress_bytes_per_s) *wider.egress_bytes_per_s *= 2;
+      EXPECT_LT(ExactTotal(wider), total);
+
+      // Under kSeparable all pay for one more on a shared link.
+      AllocationProblem more = problem;
+      more.devices.push_back(more.devices[0]);
+      more.devices.back().name = "added";
+      if (!problem.egress_bytes_per_s || problem.objective != AllocationObjective::kSeparable) {
+        EXPECT_LE(ExactTotal(more), most);
+      }
+
+      AllocationProblem slower = problem;
+      slower.devices[seed % 6].bandwidth_bytes_per_s /= 3;
+      EXPECT_GE(ExactTotal(slower), least);
+
+      AllocationProblem capped = problem;
+      capped.devices[seed % 6].capacity_samples = 100;
+      EXPECT_GE(ExactTotal(capped), least);
+
+      AllocationProblem shared = problem;
+      shared.egress_bytes_per_s = problem.egress_bytes_per_s.value_or(1e9) / 2;
+      EXPECT_GE(ExactTotal(shared), least);
+
+      AllocationProblem local = problem;
+      local.devices[seed % 6].reads_data_locally = true;
+      EXPECT_LE(ExactTotal(local), most);
     }
-    EXPECT_LT(ExactTotal(wider), total);
-
-    AllocationProblem more = problem;
-    more.devices.push_back(more.devices[0]);
-    more.devices.back().name = "added";
-    EXPECT_LE(ExactTotal(more), most);
-
-    AllocationProblem slower = problem;
-    slower.devices[seed % 6].bandwidth_bytes_per_s /= 3;
-    EXPECT_GE(ExactTotal(slower), total * (1 - 1e-12));
-
-    AllocationProblem capped = problem;
-    capped.devices[seed % 6].capacity_samples = 100;
-    EXPECT_GE(ExactTotal(capped), total * (1 - 1e-12));
   }
 }
 
@@ -261,13 +287,97 @@ TEST(AllocateExactTest, MovesDataAwayFromASlowedDevice) {
 }
 
 TEST(AllocateExactTest, DoesNotOverflowAtATrillionSamples) {
-  for (AllocationObjective objective : kObjectives) {
-    AllocationProblem problem = MakeLargeProblem(5, 1'000'000'000'000, objective, 2);
+  for (AllocationProblem problem : LargeProblems(5, 1'000'000'000'000, 2)) {
     problem.devices[1].capacity_samples = 3'000'000'000;
     const double total = ExactTotal(problem);
     const double bound = *LowerBound(problem);
     EXPECT_GE(total, bound * (1 - 1e-12));
     EXPECT_LE(total, bound * (1 + 1e-6));  // Rounding to whole samples and steps is lost in so many.
+  }
+}
+
+TEST(AllocateExactTest, FewerTakePartWhereTheCoordinatorsLinkIsNarrow) {
+  for (AllocationObjective objective : {AllocationObjective::kBarrier, AllocationObjective::kPipelined}) {
+    AllocationProblem problem = MakeProblem({{0.1, 4, 2, 1}, {0.1, 4, 2, 1}, {0.1, 4, 2, 1}, {0.1, 4, 2, 1}}, 16, 2,
+                                            objective);
+    EXPECT_NEAR(ExactTotal(problem), 0.4 + 2 * (2 + 1), 1e-9);
+    problem.model_bytes = 10;
+    for (DeviceProfile& device : problem.devices) device.uplink_bytes_per_s.reset();
+    problem.egress_bytes_per_s = 10;
+    // One: 1.6 + 2 * (8 + 2); two: 1.6 + 2 * (4 + 4); four: 1.6 + 2 * (2 + 8).
+    EXPECT_NEAR(ExactTotal(problem), 1.6 + 2 * (4 + 4), 1e-9);
+    const std::vector<int64_t> samples = AllocateExact(problem)->samples;
+    EXPECT_EQ(std::count(samples.begin(), samples.end(), 0), 2);
+  }
+}
+
+// Every amount for each site, split as the solver splits it.
+TEST(AllocateExactTest, SitesInLockStepEqualFullEnumerationOfTheirAmounts) {
+  std::mt19937 random(20240604);
+  const auto draw = [&](int64_t lo, int64_t hi) { return std::uniform_int_distribution<int64_t>(lo, hi)(random); };
+  int feasible = 0;
+  for (int n = 0; n < 600; ++n) {
+    AllocationProblem problem{.samples = draw(4, 30),
+                              .sample_bytes = static_cast<double>(draw(0, 3)),
+                              .model_bytes = static_cast<double>(draw(0, 6)),
+                              .epochs = draw(1, 6) / 2.0,
+                              .rounds_per_epoch = draw(1, 3),
+                              .objective = kObjectives[n % 3],
+                              .lock_step_sites = true};
+    if (draw(0, 1) == 0) problem.egress_bytes_per_s = draw(1, 15);
+    double sample_s = 0;
+    for (int i = 0; i < 5; ++i) {
+      problem.devices.push_back({.name = absl::StrCat("w", i),
+                                 .site = i < 2 ? "a" : i < 4 ? "b" : "c",
+                                 .bandwidth_bytes_per_s = static_cast<double>(draw(1, 5)),
+                                 .batch_time_s = static_cast<double>(draw(1, 6)),
+                                 .batch_size = draw(1, 5),
+                                 .max_parallel = 5});
+      if (draw(0, 3) == 0) problem.devices[i].capacity_samples = draw(0, 30);
+      sample_s = std::max(sample_s, problem.sample_bytes / problem.devices[i].bandwidth_bytes_per_s);
+    }
+    const absl::StatusOr<Allocation> allocation = AllocateExact(problem);
+    if (!allocation.ok()) continue;
+    ++feasible;
+    const double total = Evaluate(problem, *allocation)->total_s;
+    const internal::PartyProblem parties = internal::MakeParties(problem);
+    double best = std::numeric_limits<double>::infinity();
+    for (int64_t a = 0; a <= parties.parties[0].limit; ++a) {
+      for (int64_t b = 0; b <= std::min(parties.parties[1].limit, problem.samples - a); ++b) {
+        const int64_t c = problem.samples - a - b;
+        if (c > parties.parties[2].limit) continue;
+        best = std::min(best,
+                        Evaluate(problem, {internal::SplitAmongMembers(problem, parties, {a, b, c})})->total_s);
+      }
+    }
+    // A member's samples are whole and may avoid a last step of one: a few samples' sending more or less.
+    ASSERT_NEAR(total, best, 3 * sample_s + 1e-9) << n;
+    if (problem.sample_bytes == 0) {
+      ASSERT_NEAR(total, best, 1e-9) << n;
+    }
+    ASSERT_LE(*LowerBound(problem), best * (1 + 1e-12)) << n;
+  }
+  EXPECT_GT(feasible, 400);
+}
+
+TEST(AllocateExactTest, MembersOfASiteInLockStepHaveEqualSteps) {
+  for (AllocationProblem problem : LargeProblems(24, 100'000, 5)) {
+    problem.lock_step_sites = true;  // Eight sites of three.
+    const absl::StatusOr<Allocation> allocation = AllocateExact(problem);
+    ASSERT_TRUE(allocation.ok()) << allocation.status();
+    const Evaluation evaluation = *Evaluate(problem, *allocation);
+    for (size_t i = 0; i < 24; ++i) {
+      // D_k <= S * batch_k, and S no more than the site needs.
+      EXPECT_LE(allocation->samples[i], evaluation.devices[i].steps_per_epoch * problem.devices[i].batch_size);
+      EXPECT_EQ(evaluation.devices[i].steps_per_epoch, evaluation.devices[i % 8].steps_per_epoch);
+      int64_t site_samples = 0, site_batch = 0;
+      for (size_t k = i % 8; k < 24; k += 8) {
+        site_samples += allocation->samples[k];
+        site_batch += problem.devices[k].batch_size;
+      }
+      EXPECT_EQ(evaluation.devices[i].steps_per_epoch, (site_samples + site_batch - 1) / site_batch);
+    }
+    EXPECT_LE(*LowerBound(problem), evaluation.total_s);
   }
 }
 

@@ -169,20 +169,19 @@ std::vector<int64_t> SplitSiteSamples(absl::Span<const SiteMemberRoom> members, 
   const auto ends_with_one = [&](size_t m, int64_t count) {
     return members[m].batch_size > 1 && count % members[m].batch_size == 1;
   };
+  // A few more here or there; of two, since a batch of two is left with one whenever it takes or gives one.
+  const auto move = [&](size_t from, size_t to, int64_t count) {
+    if (split[from] < count || split[to] + count > room(to)) return false;
+    if (ends_with_one(from, split[from] - count) || ends_with_one(to, split[to] + count)) return false;
+    split[from] -= count;
+    split[to] += count;
+    return true;
+  };
   for (size_t m = 0; m < members.size(); ++m) {
-    if (!ends_with_one(m, split[m])) continue;
-    for (size_t other = 0; other < members.size(); ++other) {
+    for (size_t other = 0; other < members.size() && ends_with_one(m, split[m]); ++other) {
       if (other == m) continue;
-      // One more here, or one less.
-      if (split[m] < room(m) && split[other] > 0 && !ends_with_one(other, split[other] - 1)) {
-        ++split[m];
-        --split[other];
-        break;
-      }
-      if (split[other] < room(other) && !ends_with_one(other, split[other] + 1)) {
-        --split[m];
-        ++split[other];
-        break;
+      for (int64_t count : {1, 2}) {
+        if (move(other, m, count) || move(m, other, count)) break;
       }
     }
   }
