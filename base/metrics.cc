@@ -173,6 +173,7 @@ struct Response {
   std::string content_type;
   std::string body;
 };
+constexpr size_t kPieceBytes = 16 << 10;
 constexpr char kPlainText[] = "text/plain; charset=utf-8";
 
 class CivetHttpServer : public HttpServer {
@@ -189,8 +190,9 @@ class CivetHttpServer : public HttpServer {
     mg_callbacks callbacks{};
     callbacks.begin_request = &CivetHttpServer::OnRequest;
     callbacks.log_message = &CivetHttpServer::OnMessage;
-    const char* settings[] = {"listening_ports",    address->c_str(), "num_threads", "4",
-                              "request_timeout_ms", "10000",          nullptr};
+    // A thread waits for each request that is not whole, so there are more than a few, and none waits for long.
+    const char* settings[] = {"listening_ports",    address->c_str(), "num_threads", "32",
+                              "request_timeout_ms", "1000",           nullptr};
     mg_init_data init{&callbacks, this, settings};
     unsigned code = 0;
     char text[256] = "";
@@ -258,7 +260,11 @@ class CivetHttpServer : public HttpServer {
               "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
               response.code, mg_get_response_code_text(connection, response.code), response.content_type.c_str(),
               response.body.size());
-    if (method != "HEAD") mg_write(connection, response.body.data(), response.body.size());
+    // In pieces, each of which has the timeout for itself: a slow reader gets all of it.
+    for (size_t begin = 0; method != "HEAD" && begin < response.body.size(); begin += kPieceBytes) {
+      const size_t size = std::min(kPieceBytes, response.body.size() - begin);
+      if (mg_write(connection, response.body.data() + begin, size) != static_cast<int>(size)) break;
+    }
     return response.code;
   }
 

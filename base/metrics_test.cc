@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace causeway {
@@ -189,6 +190,24 @@ TEST_F(HttpServerTest, ServesExtraPagesAndNothingElse) {
   Answer head = Fetch(server_->port(), "/status", "HEAD");
   EXPECT_EQ(head.code, 200);
   EXPECT_EQ(head.body, "");
+}
+
+// Who sends half a request and waits holds nobody else up, nor the end.
+TEST_F(HttpServerTest, HalfOpenRequestsDelayNobody) {
+  Serve();
+  std::vector<mg_connection*> half_open;
+  for (int i = 0; i < 24; ++i) {
+    char error[256] = "";
+    mg_connection* connection = mg_connect_client("127.0.0.1", server_->port(), 0, error, sizeof(error));
+    ASSERT_NE(connection, nullptr) << error;
+    mg_printf(connection, "GET /healthz HTTP/1.1\r\nHost: lo");
+    half_open.push_back(connection);
+  }
+  const absl::Time begin = RealClock()->Now();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(Fetch(server_->port(), "/healthz").code, 200);
+  server_->Stop();
+  EXPECT_LT(RealClock()->Now() - begin, absl::Seconds(5));
+  for (mg_connection* connection : half_open) mg_close_connection(connection);
 }
 
 TEST_F(HttpServerTest, APortInUseIsUnavailable) {
