@@ -163,15 +163,12 @@ absl::StatusOr<double> LowerBound(const AllocationProblem& problem) {
   }
   return internal::MinimiseOverParticipants(count, [&](int64_t lo, int64_t hi, double) {
            internal::RelaxedSolution solution;
-           // Where the number costs nothing, a relaxation of it is none.
            solution.tight = std::all_of(parties.parties.begin(), parties.parties.end(), [&](const Party& party) {
              return parties.OffsetSeconds(party, hi) == parties.OffsetSeconds(party, lo);
            });
-           solution.bound_s = FractionalProblem(parties, lo).Minimise();
-           // No barrier only shortens it. Unlike the other, this bound knows that no more than `hi` can take part.
-           if (lo > 1 || !solution.tight) {
-             solution.bound_s = std::max(solution.bound_s, internal::FractionalPipelinedSeconds(parties, lo, hi));
-           }
+           // No barrier only shortens it. Unlike the first, the second bound knows that no more than `hi` can take part.
+           solution.bound_s = std::max(FractionalProblem(parties, lo).Minimise(),
+                                       internal::FractionalPipelinedSeconds(parties, lo, hi));
            return solution;
          }).bound_s;
 }
