@@ -295,6 +295,9 @@ SimulationResult Simulation::Run() {
   }
   result_.completed = done_ && fragments_left_ == 0;
   result_.total_s = now_s_;
+  for (Participant& p : participants_) {
+    if (p.waiting) WaitUntil(p, now_s_);
+  }
   for (size_t w = 0; w < job_.workers.size(); ++w) {
     if (absent_since_[w] < now_s_) result_.workers[w].absent_s += now_s_ - absent_since_[w];
   }
@@ -517,10 +520,9 @@ void Simulation::SkipClosedRounds(Participant& p) {
     const Book& book = books_[static_cast<size_t>(f)];
     if (exchange.state != State::kIdle || exchange.round >= book.round) continue;
     exchange.round = book.round;
-    if (!book.last_committed) continue;
     p.position = std::max(p.position, SendPosition(p, f, book.round - 1));
     exchange.due = p.position;
-    if (book.round < job_.rounds.rounds) StartPull(p, f);
+    if (book.last_committed && book.round < job_.rounds.rounds) StartPull(p, f);
   }
 }
 
@@ -657,6 +659,7 @@ double Simulation::NextStop(int w, double time_s) const {
 
 void Simulation::Stop(int w) {
   absent_since_[static_cast<size_t>(w)] = now_s_;
+  recorder_.CutWorker(w, now_s_);
   if (participant_of_[static_cast<size_t>(w)] < 0) return;
   Participant& p = participants_[static_cast<size_t>(participant_of_[static_cast<size_t>(w)])];
   --p.present;
@@ -711,7 +714,9 @@ void Simulation::Join(int w) {
   }
   if (std::none_of(participants_.begin(), participants_.end(), [](const Participant& q) { return q.planned; })) {
     p.planned = true;
-    Open(0);
+    for (int f = 0; f < fragments(); ++f) {
+      if (books_[static_cast<size_t>(f)].round < job_.rounds.rounds) Open(f);
+    }
   }
   Enter(p, {w});
 }
@@ -819,8 +824,8 @@ void Simulation::Drop(int fragment) {
   Book& book = books_[static_cast<size_t>(fragment)];
   Close(fragment, /*committed=*/false);
   if (done_) return;
+  for (Participant& p : participants_) p.planned = p.present > 0;
   if (blocking()) {
-    for (Participant& p : participants_) p.planned = p.present > 0;
     const int64_t round = book.round;
     Open(fragment);
     for (Participant& p : participants_) {

@@ -52,12 +52,14 @@ void SpanRecorder::Add(const Span& span) {
   }
 }
 
-void SpanRecorder::Cut(size_t first, double time_s) {
+void SpanRecorder::CutIf(size_t first, double time_s, int worker) {
   size_t kept = first;
   for (size_t i = first; i < spans_.size(); ++i) {
     Span& span = spans_[i];
-    if (span.start_s >= time_s) continue;
-    span.duration_s = std::min(span.duration_s, time_s - span.start_s);
+    if (worker == -1 || span.worker == worker) {
+      if (span.start_s >= time_s) continue;
+      span.duration_s = std::min(span.duration_s, time_s - span.start_s);
+    }
     spans_[kept++] = span;
   }
   spans_.resize(kept);

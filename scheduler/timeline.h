@@ -64,13 +64,17 @@ class SpanRecorder {
   size_t size() const { return spans_.size(); }
   // At `time_s` all that was recorded from number `first` on was broken off: what would have begun later goes, the rest is
   // shortened.
-  void Cut(size_t first, double time_s);
+  void Cut(size_t first, double time_s) { CutIf(first, time_s, -1); }
+  // The same for all spans of one worker.
+  void CutWorker(int worker, double time_s) { CutIf(0, time_s, worker); }
 
   int64_t left_out() const { return left_out_; }
   // All, by worker, lane and start. Call once, last.
   std::vector<Span> Take();
 
  private:
+  void CutIf(size_t first, double time_s, int worker);  // -1: of all workers.
+
   const Options options_;
   std::vector<Span> spans_;
   int64_t left_out_ = 0;
