@@ -18,6 +18,13 @@ build: ## Build everything; binaries in build/bin/
 test: ## Install what is missing, build, run every test that this machine can run
 	@tools/test.sh
 
+.PHONY: faults
+faults: ## Kill, stop and starve real processes in every way the tests know (an hour; as root)
+	@tools/deps.sh test
+	@$(MAKE) --no-print-directory build
+	@rm -f build/results/faults.xml; tools/run_ctest.sh build build/results/faults.xml -C faults -L '^faults$$'; \
+	  python3 tools/test_summary.py build/results/faults.xml
+
 lint: ## Check the rules of docs/contributing.md that a script can check, and the formatting
 	@python3 tests/lint/lint.py
 	@python3 tests/lint/format.py || [ $$? = 77 ]

@@ -113,13 +113,14 @@ function(causeway_add_test NAME)
   gtest_discover_tests(${NAME} TEST_PREFIX ${NAME}. PROPERTIES ${properties} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
 endfunction()
 
-# causeway_add_script_test(NAME LABELS... COMMAND...): a test that is a script. It skips by writing `SKIPPED: reason` and exiting with 77.
+# causeway_add_script_test(NAME LABELS... COMMAND... [CONFIGURATIONS ...]): a test that is a script. It skips by writing `SKIPPED: reason` and
+# exiting with 77. One with configurations runs only when ctest is told one of them (ctest -C faults).
 function(causeway_add_script_test NAME)
-  cmake_parse_arguments(A "" "TIMEOUT;RESOURCE_LOCK" "LABELS;COMMAND" ${ARGN})
+  cmake_parse_arguments(A "" "TIMEOUT;RESOURCE_LOCK" "LABELS;COMMAND;CONFIGURATIONS" ${ARGN})
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 60)
   endif()
-  add_test(NAME ${NAME} COMMAND ${A_COMMAND} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  add_test(NAME ${NAME} COMMAND ${A_COMMAND} CONFIGURATIONS ${A_CONFIGURATIONS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${NAME} PROPERTIES TIMEOUT ${A_TIMEOUT} SKIP_RETURN_CODE 77 LABELS "${A_LABELS}" RESOURCE_LOCK "${A_RESOURCE_LOCK}")
 endfunction()
 
