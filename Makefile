@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 
-.PHONY: help deps build test lint tidy format bench demo clean
+.PHONY: help deps build test lint tidy format fuzz bench demo clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -35,6 +35,9 @@ tidy: ## Run clang-tidy over the torch-free sources (slow)
 
 format: ## Format all C++ sources
 	@python3 tests/lint/format.py --fix
+
+fuzz: ## Fuzz the parser of `causeway plan`'s input for a minute (FUZZ_SECONDS=600: longer)
+	@tools/fuzz.sh $(or $(FUZZ_SECONDS),60)
 
 bench: deps build ## Run the benchmarks; results in build/bench/
 	@tools/bench.sh

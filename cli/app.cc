@@ -15,6 +15,7 @@
 #include "cli/job_commands.h"
 #include "cli/model_commands.h"
 #include "cli/output.h"
+#include "cli/plan_commands.h"
 #include "dataplane/protocol_version.h"
 #include "jobspec/yaml_reader.h"
 
@@ -44,6 +45,7 @@ struct Arguments {
   std::string file;
   FetchOptions fetch;
   std::string shell;
+  PlanOptions plan;
 };
 
 absl::Status RunInit(Session& session, const Arguments& arguments) {
@@ -229,6 +231,26 @@ void AddJobCommands(CLI::App* app, Arguments* a) {
       ->check(CLI::NonNegativeNumber);
 }
 
+// FILE, --job and --compare.
+void AddPlanOptions(CLI::App* command, Arguments* a) {
+  command->add_option("FILE", a->plan.file, "The cluster and the model, causeway.plan-input/1; - is standard input");
+  command->add_option("--job", a->plan.job_file,
+                      "A job.yaml instead: plan with what the coordinator's workers have measured");
+  command->add_flag("--compare", a->plan.compare, "Also by every other method");
+}
+
+void AddPlanCommands(CLI::App* app, Arguments* a) {
+  AddPlanOptions(AddCommand(app, a, "plan", "Show who would get what, and what is averaged when; starts nothing",
+                            "causeway plan cluster.yaml --compare", [a](Session& s) { return Plan(s, a->plan); }),
+                 a);
+  CLI::App* simulate = AddCommand(app, a, "simulate", "Run the planned job event by event, on paper; starts nothing",
+                                  "causeway simulate cluster.yaml --timeline trace.json",
+                                  [a](Session& s) { return Simulate(s, a->plan); });
+  AddPlanOptions(simulate, a);
+  simulate->add_option("--timeline", a->plan.timeline,
+                       "Write what happened when, a Chrome trace that Perfetto opens, to this file");
+}
+
 void AddCommands(CLI::App* app, Arguments* a) {
   CLI::App* init =
       AddCommand(app, a, "init", "Make a coordinator: authority, certificates, first operator, coordinator.yaml",
@@ -241,6 +263,7 @@ void AddCommands(CLI::App* app, Arguments* a) {
   init->add_option("--operator", a->init.operator_name, "The first operator's name (default admin)");
   AddFleetCommands(app, a);
   AddJobCommands(app, a);
+  AddPlanCommands(app, a);
   AddCommand(app, a, "version", "Show the versions of this program and of the coordinator", "causeway version",
              [](Session& s) { return RunVersion(s); });
   AddCommand(app, a, "completion", "Print a script that completes commands and flags",

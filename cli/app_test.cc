@@ -26,8 +26,8 @@ const std::vector<std::vector<std::string>>& AllCommands() {
                                                 {"worker", "list"}, {"worker", "show"}, {"worker", "remove"},
                                                 {"job", "submit"},  {"job", "list"},    {"job", "show"},
                                                 {"job", "watch"},   {"job", "abort"},   {"job", "validate"},
-                                                {"model", "list"},  {"model", "fetch"}, {"version"},
-                                                {"completion"}};
+                                                {"model", "list"},  {"model", "fetch"}, {"plan"},
+                                                {"simulate"},       {"version"},        {"completion"}};
   return *commands;
 }
 

@@ -15,9 +15,6 @@
 namespace causeway::cli {
 namespace {
 
-// How messages call standard input.
-std::string ShownName(const std::string& file) { return file == "-" ? "(standard input)" : file; }
-
 absl::StatusOr<std::string> ChooseJob(Session& session, OperatorClient* client) {
   ASSIGN_OR_RETURN(v1::ListJobsResponse jobs, client->ListJobs({}, session.timeout()));
   const v1::JobSummary* best = nullptr;

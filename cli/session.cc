@@ -9,7 +9,11 @@
 namespace causeway::cli {
 namespace {
 
-constexpr int64_t kMaxInputBytes = 1 << 20;
+constexpr size_t kPieceBytes = 1 << 16;
+
+absl::Status TooLarge(const std::string& name, int64_t max_bytes) {
+  return absl::InvalidArgumentError(absl::StrCat(name, " has more than ", max_bytes, " bytes, which are allowed"));
+}
 
 }  // namespace
 
@@ -28,13 +32,20 @@ void Session::Print(absl::string_view schema, const Json& json, absl::string_vie
 
 void Session::Note(absl::string_view text) { *env_.err << std::string(text) << std::endl; }
 
-absl::StatusOr<std::string> Session::ReadInput(const std::string& path) {
-  if (path != "-") return env_.files->ReadFile(path, kMaxInputBytes);
-  std::string text(kMaxInputBytes + 1, '\0');
-  env_.in->read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(env_.in->gcount()));
-  if (text.size() > kMaxInputBytes)
-    return absl::ResourceExhaustedError(absl::StrCat("standard input has more than ", kMaxInputBytes, " bytes"));
+absl::StatusOr<std::string> Session::ReadInput(const std::string& path, int64_t max_bytes) {
+  if (path != "-") {
+    absl::StatusOr<std::string> text = env_.files->ReadFile(path, max_bytes);
+    if (absl::IsResourceExhausted(text.status())) return TooLarge(path, max_bytes);
+    return text;
+  }
+  std::string text;
+  while (*env_.in) {
+    const size_t had = text.size();
+    text.resize(had + kPieceBytes);
+    env_.in->read(&text[had], static_cast<std::streamsize>(kPieceBytes));
+    text.resize(had + static_cast<size_t>(env_.in->gcount()));
+    if (static_cast<int64_t>(text.size()) > max_bytes) return TooLarge(ShownName(path), max_bytes);
+  }
   return text;
 }
 
@@ -53,6 +64,8 @@ std::string Session::Explain(const absl::Status& error) const {
   if (absl::IsDeadlineExceeded(error)) return absl::StrCat("timed out: ", error.message(), "; --timeout allows more");
   return std::string(error.message());
 }
+
+std::string ShownName(const std::string& path) { return path == "-" ? "(standard input)" : path; }
 
 int ExitCode(const absl::Status& status) {
   switch (status.code()) {

@@ -62,8 +62,9 @@ class Session {
   // A remark for people, to standard error.
   void Note(absl::string_view text);
 
-  // The whole of a file that the user named; "-" is standard input. Errors: those of ReadFile.
-  absl::StatusOr<std::string> ReadInput(const std::string& path);
+  // The whole of a file that the user named; "-" is standard input. Errors: InvalidArgument (more than `max_bytes`), and
+  // those of ReadFile.
+  absl::StatusOr<std::string> ReadInput(const std::string& path, int64_t max_bytes = 1 << 20);
 
   // What happened and what to do about it, for standard error.
   std::string Explain(const absl::Status& error) const;
@@ -74,6 +75,9 @@ class Session {
   std::optional<Context> context_;
   std::unique_ptr<OperatorClient> client_;
 };
+
+// How messages call a file that the user named.
+std::string ShownName(const std::string& path);
 
 // 0 done, 1 failed, 2 usage (bad flags or a bad file), 3 timed out, 4 refused (not allowed, wrong state, exists already).
 int ExitCode(const absl::Status& status);

@@ -71,7 +71,12 @@ TEST_F(SessionTest, ReadsFilesAndStandardInput) {
   EXPECT_THAT(session.ReadInput("-"), IsOkAndHolds("piped"));
   in_.clear();
   in_.str(std::string((1 << 20) + 1, 'x'));
-  EXPECT_THAT(session.ReadInput("-"), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(session.ReadInput("-"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("standard input")));
+  in_.clear();
+  in_.str(std::string((1 << 20) + 1, 'x'));
+  EXPECT_THAT(session.ReadInput("-", (1 << 20) + 1), IsOkAndHolds(std::string((1 << 20) + 1, 'x')));
+  EXPECT_THAT(session.ReadInput(Write("f", "content"), 6),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("more than 6 bytes")));
 }
 
 TEST_F(SessionTest, PrintsOneOfBothForms) {

@@ -13,6 +13,9 @@ if(CAUSEWAY_SANITIZE)
     add_compile_options(-U__SANITIZE_THREAD__)
   endif()
 endif()
+if(CAUSEWAY_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # Every file tells libFuzzer which way it went.
+endif()
 
 # Which of our targets each target may use. An edge outside the table stops the configure step.
 set(CAUSEWAY_EDGES_base "")

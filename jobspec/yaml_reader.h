@@ -56,6 +56,8 @@ class YamlDocument {
   ~YamlDocument();
 
   YamlMap root();
+  // Whether there was no error so far. Unknown keys are found by Finish only.
+  bool ok() const { return errors_.empty(); }
 
   // OK, or InvalidArgument with one line per error, in order of lines (the first 20). A key that no getter asked for is unknown; the
   // message proposes the nearest known one.
