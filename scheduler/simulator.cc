@@ -9,6 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "scheduler/rate_curve.h"
+#include "scheduler/round_steps.h"
+#include "scheduler/simulated_rates.h"
 #include "scheduler/site_step.h"
 #include "scheduler/transfer_network.h"
 
@@ -121,13 +123,14 @@ class Simulation {
     return model_bytes_ > 0 ? BytesOf(fragment) / model_bytes_ : 1.0 / fragments();
   }
 
-  // Steps of the rounds.
-  int64_t RoundStart(const Participant& p, int64_t round) const;
-  int64_t StepsOf(const Participant& p, int64_t round) const { return RoundStart(p, round + 1) - RoundStart(p, round); }
+  int64_t RoundStart(const Participant& p, int64_t round) const { return steps_.RoundStart(p.epoch_steps, round); }
+  int64_t StepsOf(const Participant& p, int64_t round) const { return steps_.StepsOf(p.epoch_steps, round); }
   int64_t SendPosition(const Participant& p, int fragment, int64_t round) const {
-    return RoundStart(p, round) + (fragment + 1) * StepsOf(p, round) / fragments();
+    return steps_.SendPosition(p.epoch_steps, fragment, round);
   }
-  double SamplesOf(const Participant& p, int64_t round, const std::vector<int>& workers) const;
+  double SamplesOf(const Participant& p, int64_t round, const std::vector<int>& workers) const {
+    return steps_.SamplesOf(p.epoch_steps, round, workers);
+  }
 
   void Push(double time_s, Event::Type type, int index, int fragment = 0, int64_t stamp = 0) {
     events_.push({time_s, ++last_sequence_, type, index, fragment, stamp});
@@ -175,6 +178,7 @@ class Simulation {
 
   const SimulatedJob& job_;
   const SimulationOptions& options_;
+  const RoundSteps steps_;
   double model_bytes_ = 0;
   std::vector<RateCurve> compute_;     // [workers]
   std::vector<RateCurve> site_links_;  // [sites]
@@ -198,38 +202,12 @@ class Simulation {
   SimulationResult result_;
 };
 
-std::vector<RateCurve> Curves(const SimulatedJob& job, SimulatedChange::What what, size_t count) {
-  std::vector<RateCurve> curves(count);
-  for (const SimulatedChange& change : job.changes) {
-    if (change.what == what)
-      curves[count == 1 ? 0 : static_cast<size_t>(change.index)].Add(change.time_s, change.factor);
-  }
-  return curves;
-}
-
-TransferNetwork::Options NetworkOf(const SimulatedJob& job, bool up) {
-  using What = SimulatedChange::What;
-  TransferNetwork::Options options;
-  const std::vector<RateCurve> workers = Curves(job, up ? What::kUplink : What::kDownlink, job.workers.size());
-  const std::vector<RateCurve> sites = Curves(job, up ? What::kSiteUplink : What::kSiteDownlink, job.sites.size());
-  for (size_t w = 0; w < job.workers.size(); ++w) {
-    const SimulatedWorker& worker = job.workers[w];
-    options.site_of_worker.push_back(worker.site);
-    options.workers.push_back({up ? worker.uplink_bytes_per_s : worker.downlink_bytes_per_s, workers[w]});
-  }
-  for (size_t i = 0; i < job.sites.size(); ++i) {
-    options.sites.push_back({up ? job.sites[i].uplink_bytes_per_s : job.sites[i].downlink_bytes_per_s, sites[i]});
-  }
-  options.coordinator = {up ? job.ingress_bytes_per_s : job.egress_bytes_per_s,
-                         Curves(job, up ? What::kCoordinatorIngress : What::kCoordinatorEgress, 1)[0]};
-  return options;
-}
-
 Simulation::Simulation(const SimulatedJob& job, const SimulationOptions& options)
     : job_(job),
       options_(options),
-      compute_(Curves(job, SimulatedChange::What::kCompute, job.workers.size())),
-      site_links_(Curves(job, SimulatedChange::What::kSiteCollective, job.sites.size())),
+      steps_(job),
+      compute_(CurvesOf(job, SimulatedChange::What::kCompute)),
+      site_links_(CurvesOf(job, SimulatedChange::What::kSiteCollective)),
       down_(NetworkOf(job, /*up=*/false)),
       up_(NetworkOf(job, /*up=*/true)),
       participant_of_(job.workers.size(), -1),
@@ -425,30 +403,6 @@ void Simulation::Enter(Participant& p, const std::vector<int>& workers) {
 }
 
 // --- A participant's course ----------------------------------------------------------------------------------------------
-
-int64_t Simulation::RoundStart(const Participant& p, int64_t round) const {
-  if (job_.rounds.steps > 0) return round * job_.rounds.steps;
-  const int64_t n = job_.rounds.per_epoch;
-  const auto in_epoch = static_cast<int64_t>(static_cast<__int128>(round % n) * p.epoch_steps / n);
-  return round / n * p.epoch_steps + in_epoch;
-}
-
-double Simulation::SamplesOf(const Participant& p, int64_t round, const std::vector<int>& workers) const {
-  double samples = 0;
-  if (job_.rounds.steps > 0) {
-    for (const int w : workers) samples += static_cast<double>(Worker(w).batch_size);
-    return samples * static_cast<double>(job_.rounds.steps);
-  }
-  const int64_t epoch_start = RoundStart(p, round / job_.rounds.per_epoch * job_.rounds.per_epoch);
-  const auto first = static_cast<double>(RoundStart(p, round) - epoch_start);
-  const auto last = static_cast<double>(RoundStart(p, round + 1) - epoch_start);
-  for (const int w : workers) {
-    const auto batch = static_cast<double>(Worker(w).batch_size);
-    const auto all = static_cast<double>(Worker(w).samples);
-    samples += std::min(all, last * batch) - std::min(all, first * batch);
-  }
-  return samples;
-}
 
 double Simulation::LatestReady(const Participant& p) const {
   return *std::max_element(p.members.ready_s.begin(), p.members.ready_s.end());

@@ -105,11 +105,13 @@ void TransferNetwork::Divide() {
   // stays as it is, and the others are raised further.
   struct Pool {
     double left = 0;     // Of the link's rate.
-    double weights = 0;  // Of the transfers that still rise.
-    double Level() const { return weights > 0 ? std::max(0.0, left) / weights : kInfinity; }
+    double wanted = 0;   // What its transfers' own links let through.
+    double weights = 0;  // Of its transfers that still rise.
+    int rising = 0;      // Those; a sum of weights may keep a rest when all have been subtracted.
+    bool scarce() const { return wanted > left; }
+    double Level() const { return rising > 0 ? std::max(0.0, left) / weights : kInfinity; }
   };
   std::vector<Pool> sites(options_.sites.size());
-  for (size_t i = 0; i < sites.size(); ++i) sites[i].left = options_.sites[i].At(now_s_);
   Pool coordinator{.left = options_.coordinator.At(now_s_)};
   struct Rising {
     double own_level;  // Where its worker's link is full.
@@ -120,55 +122,62 @@ void TransferNetwork::Divide() {
   };
   std::vector<Rising> rising;
   rising.reserve(shared_.size());
+  std::vector<size_t> scarce_sites;
   for (Shared& s : shared_) {
     const auto worker = static_cast<size_t>(s.worker);
     const double weight = lanes_[worker].queue.front().bytes;
     const double own_rate = options_.workers[worker].At(now_s_);
-    s.rate = kInfinity;  // Where no link limits it, or it is empty.
-    if (weight == 0) continue;
+    s.rate = own_rate;
+    if (weight == 0) {
+      s.rate = kInfinity;
+      continue;
+    }
     const auto site = static_cast<size_t>(options_.site_of_worker[worker]);
     rising.push_back({own_rate / weight, own_rate, weight, site, &s});
-    sites[site].weights += weight;
-    coordinator.weights += weight;
+    if (sites[site].rising == 0) sites[site].left = options_.sites[site].At(now_s_);
+    const bool was_scarce = sites[site].scarce();
+    for (Pool* pool : {&sites[site], &coordinator}) {
+      pool->wanted += own_rate;
+      pool->weights += weight;
+      ++pool->rising;
+    }
+    if (sites[site].scarce() && !was_scarce) scarce_sites.push_back(site);
   }
-  std::stable_sort(rising.begin(), rising.end(),
-                   [](const Rising& a, const Rising& b) { return a.own_level < b.own_level; });
+  size_t left = scarce_sites.empty() && !coordinator.scarce() ? 0 : rising.size();
+  if (left > 0) {
+    std::stable_sort(rising.begin(), rising.end(),
+                     [](const Rising& a, const Rising& b) { return a.own_level < b.own_level; });
+  }
   const auto settle = [&](Rising& r, double rate) {
     r.transfer->rate = rate;
-    sites[r.site].left -= rate;
-    sites[r.site].weights -= r.weight;
-    coordinator.left -= rate;
-    coordinator.weights -= r.weight;
     r.transfer = nullptr;
+    for (Pool* pool : {&sites[r.site], &coordinator}) {
+      pool->left -= rate;
+      pool->weights -= r.weight;
+      --pool->rising;
+    }
+    --left;
   };
-  // Sums of weights that have become empty by subtraction must not be taken for small ones.
-  std::vector<int> rising_of_site(sites.size(), 0);
-  for (const Rising& r : rising) ++rising_of_site[r.site];
   size_t first = 0;
-  size_t left = rising.size();
   while (left > 0) {
     while (rising[first].transfer == nullptr) ++first;
     double level = rising[first].own_level;
     size_t full_site = sites.size();
-    for (size_t i = 0; i < sites.size(); ++i) {
-      if (rising_of_site[i] > 0 && sites[i].Level() < level) {
-        level = sites[i].Level();
-        full_site = i;
+    for (const size_t site : scarce_sites) {
+      if (sites[site].Level() < level) {
+        level = sites[site].Level();
+        full_site = site;
       }
     }
     const bool all = coordinator.Level() < level;
     if (all) level = coordinator.Level();
-    if (level == kInfinity) break;
+    if (level == kInfinity) break;  // Neither their own links nor shared ones limit those that are left.
     if (!all && full_site == sites.size()) {
-      --rising_of_site[rising[first].site];
-      --left;
       settle(rising[first], rising[first].own_rate);
       continue;
     }
     for (size_t i = first; i < rising.size(); ++i) {
       if (rising[i].transfer == nullptr || (!all && rising[i].site != full_site)) continue;
-      --rising_of_site[rising[i].site];
-      --left;
       settle(rising[i], level * rising[i].weight);
     }
   }

@@ -81,6 +81,21 @@ TEST(TransferNetworkTest, ASitesLinkIsItsWorkersOnly) {
   EXPECT_THAT(RunAll(network), ElementsAre(Pair(2, 1), Pair(0, 10), Pair(1, 10)));
 }
 
+TEST(TransferNetworkTest, UnlimitedLinksBesideAFullOne) {
+  TransferNetwork::Options options = Net({kInf, kInf});
+  options.site_of_worker = {0, 1};
+  options.sites = {{.bytes_per_s = 20}, {.bytes_per_s = kInf}};
+  TransferNetwork network(options);
+  network.Start(0, 0, 1, 100);
+  network.Start(0, 1, 2, 100);
+  EXPECT_THAT(RunAll(network), ElementsAre(Pair(2, 0), Pair(1, 5)));
+  options.coordinator.bytes_per_s = 50;
+  TransferNetwork capped(options);
+  capped.Start(0, 0, 1, 100);
+  capped.Start(0, 1, 2, 100);
+  EXPECT_THAT(RunAll(capped), ElementsAre(Pair(2, DoubleNear(100 / 30.0, 1e-9)), Pair(1, DoubleNear(5, 1e-9))));
+}
+
 TEST(TransferNetworkTest, RatesChange) {
   TransferNetwork::Options options = Net({10, 10}, 10);
   options.coordinator.curve.Add(10, 2);   // 20 from t = 10.
