@@ -184,9 +184,9 @@ absl::StatusOr<v1::JobSpec> ParseJobYaml(absl::string_view text, absl::string_vi
   ReadEnd(root.RequiredMap("end"), spec.mutable_end());
   YamlMap allocation = root.Map("allocation");
   spec.mutable_allocation()->set_method(
-      allocation.Choice("method", "exact", {"exact", "uniform", "proportional"}, {"auglag"}));
+      allocation.Choice("method", "exact", {"exact", "auglag", "uniform", "proportional"}));
   spec.mutable_allocation()->set_objective(
-      allocation.Choice("objective", "barrier", {"barrier", "separable"}, {"pipelined"}));
+      allocation.Choice("objective", "barrier", {"barrier", "separable", "pipelined"}));
   ReadSiteSync(root.Map("site_sync"), spec.mutable_site_sync());
   ReadRounds(root.Map("rounds"), spec.mutable_rounds());
   YamlMap limits = root.Map("limits");
@@ -232,6 +232,7 @@ absl::StatusOr<v1::Plan> ParsePinnedPlan(absl::string_view text, absl::string_vi
   // A comparison of methods pins nothing.
   root.Ignore("methods");
   root.Ignore("allocation_methods");
+  root.Ignore("group_methods");
   // Training otherwise than the plan says would be no pinning.
   for (absl::string_view key : {"schedule", "schedules", "groups"}) {
     root.Ignore(key);

@@ -161,8 +161,6 @@ TEST(JobSpecTest, KeysAndValuesNotSupportedYetAreRefusedByName) {
            BadCase{Job("site_sync: {method: dreamddp}"),
                    "site_sync.method: found dreamddp, which is not supported yet; allowed: none"},
            BadCase{Job("site_sync: {period: 7}"), "site_sync.period is not supported yet"},
-           BadCase{Job("allocation: {method: auglag}"), "found auglag, which is not supported yet"},
-           BadCase{Job("allocation: {objective: pipelined}"), "found pipelined, which is not supported yet"},
            BadCase{Job("optimizer: {name: adam}"), "found adam, which is not supported yet"},
            BadCase{Job("optimizer: {clip_norm: 1}"), "optimizer.clip_norm is not supported yet"},
            BadCase{Job("rounds: {every: {steps: 50}}"), "rounds.every.steps is not supported yet"},
@@ -190,6 +188,18 @@ TEST(JobSpecTest, KeysAndValuesNotSupportedYetAreRefusedByName) {
     EXPECT_THAT(ParseJobYaml(c.yaml, "job.yaml"),
                 StatusIs(kInvalid, AllOf(HasSubstr(c.message), HasSubstr("job.yaml:"))))
         << c.yaml;
+  }
+}
+
+TEST(JobSpecTest, EveryAllocationMethodAndObjective) {
+  for (const char* method : {"exact", "auglag", "uniform", "proportional"}) {
+    for (const char* objective : {"barrier", "separable", "pipelined"}) {
+      const absl::StatusOr<v1::JobSpec> spec =
+          ParseJobYaml(Job(absl::StrCat("allocation: {method: ", method, ", objective: ", objective, "}")), "job.yaml");
+      ASSERT_TRUE(spec.ok()) << spec.status();
+      EXPECT_EQ(spec->allocation().method(), method);
+      EXPECT_EQ(spec->allocation().objective(), objective);
+    }
   }
 }
 

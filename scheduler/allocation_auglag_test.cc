@@ -27,42 +27,11 @@ double AuglagTotal(const AllocationProblem& problem) {
   return evaluation->total_s;
 }
 
-// What rounding to whole samples and whole steps may cost: a device gets less than one sample more than its share, and
-// whole steps are less than one more than fractional ones.
-double RoundingSeconds(const AllocationProblem& problem) {
-  double send = 0, step = 0;
-  for (const DeviceProfile& device : problem.devices) {
-    send = std::max(send, problem.sample_bytes / device.bandwidth_bytes_per_s);
-    step = std::max(step, device.batch_time_s * (1 + 1 / static_cast<double>(device.batch_size)));
-  }
-  return send + problem.epochs * step;
-}
-
-// Like the published rig: four GPUs and four CPUs of 6 to 12 s a batch of 4, behind links of 1 to 12 MB/s.
-AllocationProblem Rig(int64_t samples, AllocationObjective objective) {
-  AllocationProblem problem{.samples = samples,
-                            .sample_bytes = 1e5,
-                            .model_bytes = 5e5,
-                            .epochs = 50,
-                            .rounds_per_epoch = 1,
-                            .objective = objective};
-  for (int i = 0; i < 8; ++i) {
-    const bool gpu = i < 4;
-    problem.devices.push_back({.name = absl::StrCat("w", i),
-                               .site = gpu ? "gpu" : "cpu",
-                               .bandwidth_bytes_per_s = gpu ? 12e6 - 2e6 * i : 1e6 + 5e5 * (i - 4),
-                               .batch_time_s = gpu ? 0.3 : 6 + 2.0 * (i - 4),
-                               .batch_size = gpu ? 64 : 4,
-                               .max_parallel = gpu ? 64 : 4});
-  }
-  return problem;
-}
-
 TEST(AllocateAuglagTest, ApproachesTheExactOptimumAsTheSamplesGrow) {
   for (AllocationObjective objective : kObjectives) {
     for (int64_t samples = 1000; samples <= 10'000'000; samples *= 10) {
       for (const AllocationProblem& problem :
-           {Rig(samples, objective), MakeLargeProblem(8, samples, AllocationObjective::kSeparable, 3)}) {
+           {MakeRigProblem(samples, objective), MakeLargeProblem(8, samples, AllocationObjective::kSeparable, 3)}) {
         const double exact = Evaluate(problem, *AllocateExact(problem))->total_s;
         const double auglag = AuglagTotal(problem);
         EXPECT_GE(auglag, exact * (1 - 1e-12));
@@ -80,7 +49,7 @@ TEST(AllocateAuglagTest, IsWithinTheFloorOfTheSurrogateOnManyDevices) {
 
 TEST(AllocateAuglagTest, IsFarBetterThanTheEvenSplit) {
   for (AllocationObjective objective : kObjectives) {
-    const AllocationProblem problem = Rig(100'000, objective);
+    const AllocationProblem problem = MakeRigProblem(100'000, objective);
     EXPECT_LT(AuglagTotal(problem), Evaluate(problem, *AllocateUniform(problem))->total_s / 50);
   }
 }
@@ -101,7 +70,7 @@ TEST(AllocateAuglagTest, MovesDataToTheFasterLink) {
 
 TEST(AllocateAuglagTest, RespectsCapacities) {
   for (AllocationObjective objective : kObjectives) {
-    AllocationProblem problem = Rig(100'000, objective);
+    AllocationProblem problem = MakeRigProblem(100'000, objective);
     problem.devices[0].capacity_samples = 100;
     problem.devices[1].capacity_samples = 0;
     const Allocation allocation = *AllocateAuglag(problem);
@@ -119,7 +88,7 @@ TEST(AllocateAuglagTest, RespectsCapacities) {
 
 TEST(AllocateAuglagTest, EgressCapMovesDataToLocalReaders) {
   for (AllocationObjective objective : kObjectives) {
-    AllocationProblem problem = Rig(100'000, objective);
+    AllocationProblem problem = MakeRigProblem(100'000, objective);
     problem.devices[3].reads_data_locally = true;
     const int64_t before = AllocateAuglag(problem)->samples[3];
     problem.egress_bytes_per_s = 3e5;

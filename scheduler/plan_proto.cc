@@ -62,6 +62,12 @@ v1::Plan PlanToProto(const AllocationPlan& plan) {
   proto.set_lower_bound_s(plan.lower_bound_s);
   proto.set_binding(Owned(BindingName(plan.evaluation.binding)));
   proto.set_even_split_total_s(plan.even_split_total_s);
+  if (plan.problem.objective == AllocationObjective::kPipelined) {
+    AllocationProblem as_run = plan.problem;
+    as_run.objective = AllocationObjective::kBarrier;
+    const absl::StatusOr<Evaluation> evaluation = Evaluate(as_run, plan.allocation);
+    if (evaluation.ok()) proto.set_barrier_total_s(evaluation->total_s);
+  }
   std::vector<size_t> by_name(plan.problem.devices.size());
   std::iota(by_name.begin(), by_name.end(), size_t{0});
   std::sort(by_name.begin(), by_name.end(),

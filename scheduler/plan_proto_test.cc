@@ -82,10 +82,31 @@ TEST(PlanProtoTest, SaysWhatThePlanSays) {
 }
 
 TEST(PlanProtoTest, ReadsBackTheSame) {
-  const v1::Plan proto = PlanToProto(MakePlan());
-  const absl::StatusOr<AllocationPlan> plan = PlanFromProto(proto);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_TRUE(MessageDifferencer::Equals(PlanToProto(*plan), proto));
+  for (AllocationMethod method : {AllocationMethod::kExact, AllocationMethod::kAuglag}) {
+    for (AllocationObjective objective :
+         {AllocationObjective::kSeparable, AllocationObjective::kBarrier, AllocationObjective::kPipelined}) {
+      AllocationProblem problem = MakePlan().problem;
+      problem.objective = objective;
+      const v1::Plan proto = PlanToProto(*PlanAllocation(method, problem));
+      const absl::StatusOr<AllocationPlan> plan = PlanFromProto(proto);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      EXPECT_EQ(plan->method, method);
+      EXPECT_EQ(plan->problem.objective, objective);
+      EXPECT_TRUE(MessageDifferencer::Equals(PlanToProto(*plan), proto));
+    }
+  }
+}
+
+TEST(PlanProtoTest, PipelinedSaysWhatItCostsWithoutOverlap) {
+  EXPECT_EQ(PlanToProto(MakePlan()).barrier_total_s(), 0);
+  AllocationProblem problem = MakePlan().problem;
+  problem.objective = AllocationObjective::kPipelined;
+  const AllocationPlan plan = *PlanAllocation(AllocationMethod::kExact, problem);
+  problem.objective = AllocationObjective::kBarrier;
+  const v1::Plan proto = PlanToProto(plan);
+  EXPECT_EQ(proto.predicted_total_s(), plan.evaluation.total_s);
+  EXPECT_EQ(proto.barrier_total_s(), Evaluate(problem, plan.allocation)->total_s);
+  EXPECT_GE(proto.barrier_total_s(), proto.predicted_total_s());
 }
 
 TEST(PlanProtoTest, PredictionsAreComputedNotBelieved) {

@@ -1,7 +1,8 @@
-// Problems for the tests of this folder, in the terms of the published instances.
+// Problems for the tests of this folder and its benchmarks, in the terms of the published instances.
 #ifndef CAUSEWAY_SCHEDULER_TEST_PROBLEMS_H_
 #define CAUSEWAY_SCHEDULER_TEST_PROBLEMS_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -65,6 +66,37 @@ inline AllocationProblem MakeLargeProblem(int64_t devices, int64_t samples, Allo
                                .max_parallel = 64});
   }
   return problem;
+}
+
+// Like the published rig: four GPUs and four CPUs of 6 to 12 s a batch of 4; links of 1 to 12 MB/s, 50 epochs.
+inline AllocationProblem MakeRigProblem(int64_t samples, AllocationObjective objective) {
+  AllocationProblem problem{.samples = samples,
+                            .sample_bytes = 1e5,
+                            .model_bytes = 5e5,
+                            .epochs = 50,
+                            .rounds_per_epoch = 1,
+                            .objective = objective};
+  for (int i = 0; i < 8; ++i) {
+    const bool gpu = i < 4;
+    problem.devices.push_back({.name = absl::StrCat("w", i),
+                               .site = gpu ? "gpu" : "cpu",
+                               .bandwidth_bytes_per_s = gpu ? 12e6 - 2e6 * i : 1e6 + 5e5 * (i - 4),
+                               .batch_time_s = gpu ? 0.3 : 6 + 2.0 * (i - 4),
+                               .batch_size = gpu ? 64 : 4,
+                               .max_parallel = gpu ? 64 : 4});
+  }
+  return problem;
+}
+
+// What rounding shares to whole samples and whole steps may cost: a device gets less than one sample more than its share,
+// and whole steps are less than one more than fractional ones.
+inline double RoundingSeconds(const AllocationProblem& problem) {
+  double send_s = 0, step_s = 0;
+  for (const DeviceProfile& device : problem.devices) {
+    send_s = std::max(send_s, problem.sample_bytes / device.bandwidth_bytes_per_s);
+    step_s = std::max(step_s, device.batch_time_s * (1 + 1 / static_cast<double>(device.batch_size)));
+  }
+  return send_s + problem.epochs * step_s;
 }
 
 }  // namespace causeway::scheduler

@@ -122,7 +122,7 @@ TEST(PlannerTest, ASlowedWorkerGetsFewerSamples) {
 
 TEST(PlannerTest, AWorkerBehindASlowerLinkGetsFewerSamples) {
   v1::JobSpec spec = Spec();
-  for (const char* objective : {"barrier", "separable"}) {
+  for (const char* objective : {"barrier", "separable", "pipelined"}) {
     spec.mutable_allocation()->set_objective(objective);
     ASSERT_OK_AND_ASSIGN(const PlanResult before, MakePlan(Input(&spec, {Device(1e-4), Device(1e-4)})));
     ASSERT_OK_AND_ASSIGN(const PlanResult after, MakePlan(Input(&spec, {Device(1e-4), Device(1e-4, 1e6)})));
@@ -141,8 +141,33 @@ TEST(PlannerTest, TheMethodOfTheJob) {
   spec.mutable_allocation()->set_method("proportional");
   ASSERT_OK_AND_ASSIGN(const PlanResult proportional, MakePlan(Input(&spec, {Device(1e-4), Device(9e-4)})));
   EXPECT_GT(proportional.plan.workers(0).samples(), 7000);
+  spec.mutable_allocation()->set_method("exact");
+  ASSERT_OK_AND_ASSIGN(const PlanResult exact, MakePlan(Input(&spec, {Device(1e-4), Device(9e-4)})));
+  spec.mutable_allocation()->set_method("auglag");
+  ASSERT_OK_AND_ASSIGN(const PlanResult auglag, MakePlan(Input(&spec, {Device(1e-4), Device(9e-4)})));
+  EXPECT_EQ(auglag.plan.method(), "auglag");
+  ExpectCovers(auglag, 10'000);
+  EXPECT_GE(auglag.plan.predicted_total_s(), exact.plan.predicted_total_s());
+  EXPECT_LT(auglag.plan.predicted_total_s(), exact.plan.predicted_total_s() * 1.05);
   spec.mutable_allocation()->set_method("guess");
   EXPECT_THAT(MakePlan(Input(&spec, {Device(1e-4)})), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("guess")));
+}
+
+// A worker far away holds nobody up: it is sent fewer samples while the others train on more. In a job nobody starts before
+// all data is in place, and the plan says what that comes to.
+TEST(PlannerTest, PipelinedJobs) {
+  v1::JobSpec spec = Spec();
+  ASSERT_OK_AND_ASSIGN(const PlanResult barrier, MakePlan(Input(&spec, {Device(1e-4), Device(1e-4, 1e6)})));
+  spec.mutable_allocation()->set_objective("pipelined");
+  ASSERT_OK_AND_ASSIGN(const PlanResult pipelined, MakePlan(Input(&spec, {Device(1e-4), Device(1e-4, 1e6)})));
+  EXPECT_EQ(pipelined.plan.objective(), "pipelined");
+  ExpectCovers(pipelined, 10'000);
+  EXPECT_LT(pipelined.plan.predicted_total_s(), barrier.plan.predicted_total_s());
+  EXPECT_GE(pipelined.plan.barrier_total_s(), barrier.plan.predicted_total_s() * (1 - 1e-12));
+  double longest_s = 0;
+  for (const v1::WorkerPlan& worker : pipelined.plan.workers()) longest_s = std::max(longest_s, worker.total_s());
+  EXPECT_DOUBLE_EQ(longest_s, pipelined.plan.predicted_total_s());
+  EXPECT_EQ(barrier.plan.barrier_total_s(), 0);
 }
 
 TEST(PlannerTest, BatchIsTheSmallestThatIsNearlyTheBest) {

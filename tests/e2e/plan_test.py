@@ -183,7 +183,8 @@ class PlanTest(unittest.TestCase):
             fleet.join("a1", "lab", "--emulate-slowdown", "10")
             fleet.join("a2", "lab", "--emulate-slowdown", "40")
             jobs = {}
-            for method, objective in (("uniform", "barrier"), ("proportional", "barrier"), ("exact", "barrier"), ("exact", "separable")):
+            for method, objective in (("uniform", "barrier"), ("proportional", "barrier"), ("exact", "barrier"), ("exact", "separable"),
+                                      ("exact", "pipelined"), ("auglag", "barrier")):
                 name = f"{method}-{objective}"
                 fleet.submit(job_yaml(name=name, model=MLP, end={"rounds": 1}, allocation={"method": method, "objective": objective}))
                 jobs[name] = fleet.wait_for_job(name)
