@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "cli/backup_commands.h"
 #include "cli/completion.h"
 #include "cli/fleet_commands.h"
 #include "cli/init.h"
@@ -37,6 +38,8 @@ struct Arguments {
 
   std::string address;
   InitOptions init;
+  BackupArguments backup;
+  RestoreArguments restore;
   SiteAddOptions site_add;
   std::string lifetime;
   std::string name;  // Of the site, token, worker or job that the command is about.
@@ -251,6 +254,22 @@ void AddPlanCommands(CLI::App* app, Arguments* a) {
                        "Write what happened when, a Chrome trace that Perfetto opens, to this file");
 }
 
+void AddBackupCommands(CLI::App* app, Arguments* a) {
+  CLI::App* backup = AddCommand(app, a, "backup", "Save a coordinator's data directory, on its machine, while it runs",
+                                "causeway backup --dir /var/lib/causeway --out /backup/2026-11-30",
+                                [a](Session& s) { return Backup(s, a->backup); });
+  backup->add_option("--dir", a->backup.dir, "The coordinator's data directory (default ./causeway)");
+  backup->add_option("--out", a->backup.out, "The folder to make; it holds private keys")->required();
+  backup->add_option("--config", a->backup.config, "The coordinator's configuration (default DIR/coordinator.yaml)");
+  CLI::App* restore = AddCommand(app, a, "restore", "Make a data directory from a backup, at another address if wanted",
+                                 "causeway restore /backup/2026-11-30 --dir /var/lib/causeway --address new.example:7443",
+                                 [a](Session& s) { return Restore(s, a->restore); });
+  restore->add_option("BACKUP", a->restore.backup, "What `causeway backup` made")->required();
+  restore->add_option("--dir", a->restore.dir, "The folder to make; an empty one will do")->required();
+  restore->add_option("--address", a->restore.address,
+                      "HOST:PORT that workers and operators will dial (default: as before)");
+}
+
 void AddCommands(CLI::App* app, Arguments* a) {
   CLI::App* init =
       AddCommand(app, a, "init", "Make a coordinator: authority, certificates, first operator, coordinator.yaml",
@@ -264,6 +283,7 @@ void AddCommands(CLI::App* app, Arguments* a) {
   AddFleetCommands(app, a);
   AddJobCommands(app, a);
   AddPlanCommands(app, a);
+  AddBackupCommands(app, a);
   AddCommand(app, a, "version", "Show the versions of this program and of the coordinator", "causeway version",
              [](Session& s) { return RunVersion(s); });
   AddCommand(app, a, "completion", "Print a script that completes commands and flags",

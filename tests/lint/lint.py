@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 
-ROOMS = ("base", "proto", "jobspec", "scheduler", "dataplane", "server", "worker", "cli", "tests")
+ROOMS = ("base", "proto", "jobspec", "scheduler", "dataplane", "backup", "server", "worker", "cli", "tests")
 
 # A .cc file without an x_test.cc beside it, and what tests it instead. Patterns match the whole path; `*` does not cross a slash.
 UNTESTED = {
@@ -57,7 +57,7 @@ CONFINED = (
     ("gRPC", r"^(grpc|grpcpp)/|\.grpc\.pb\.h$",
      ("*/grpc_*", "*/*_service*", "*/credentials*", "*/server.cc", "*/worker.cc", "*/main.cc") + TEST_FILES),
     ("prometheus-cpp, civetweb", r"^prometheus/|^(civetweb|CivetServer)\.h$", ("*/metrics.cc", "*/metrics_test.cc")),
-    ("SQLite", r"^sqlite3\.h$", ("server/journal.cc", "server/journal_test.cc", "tests/fakes/fault_vfs.cc")),
+    ("SQLite", r"^sqlite3\.h$", ("server/journal.cc", "backup/journal_snapshot.cc", "server/journal_test.cc", "backup/*_test*", "tests/fakes/fault_vfs.cc")),
     ("spdlog", r"^spdlog/", ("base/log.cc",)),
     ("yaml-cpp", r"^yaml-cpp/", ("jobspec/*",)),
     ("CLI11", r"^CLI/", ("cli/*", "*/main.cc")),
