@@ -405,7 +405,8 @@ absl::Status FaultDisk::RemoveTree(const std::string& path) {
 absl::Status FaultDisk::MakeDirs(const std::string& path, int mode) {
   RETURN_IF_ERROR(CheckOn(path));
   if (const NodePtr node = Find(path); node != nullptr) {
-    return node->folder ? absl::OkStatus() : absl::AlreadyExistsError(absl::StrCat(path, " is a file"));
+    if (!node->folder) return absl::AlreadyExistsError(absl::StrCat(path, " is a file"));
+    return path == "/" ? absl::OkStatus() : SyncFolderOf(path);
   }
   RETURN_IF_ERROR(MakeDirs(ParentOf(path), mode));
   RETURN_IF_ERROR(Perform(Call::kMakeDir, path, "make the folder", [&] {

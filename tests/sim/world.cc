@@ -260,7 +260,7 @@ void World::StartWorker(Machine* machine) {
   life->factory = std::make_unique<SimModelFactory>(process, machine->per_batch, machine->per_sample);
   const auto start = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(life->cache, worker::ChunkCache::Open({&machine->disk, "/worker/cache", 1 << 20}));
-    ASSIGN_OR_RETURN(life->state, worker::LocalState::Open(&machine->disk, "/worker/state"));
+    ASSIGN_OR_RETURN(life->state, worker::LocalState::Open(&machine->disk, "/worker/state", process->WallNow()));
     life->client = network_->MakeClient(process, machine->peer, &machine->path);
     life->dialer = std::make_unique<worker::BulkDialer>(
         [this, process, machine](const std::string&) {
@@ -277,12 +277,14 @@ void World::StartWorker(Machine* machine) {
     options.transfer.dialer = life->dialer.get();
     options.transfer.clock = process;
     options.transfer.sizes = kSizes;
-    options.on_give_up = [this, machine, process](const absl::Status&) {
-      // The process ends; whoever watches over it starts it again.
+    // The process ends; whoever watches over it starts it again.
+    const auto end = [this, machine, process] {
       scheduler_.After(absl::ZeroDuration(), [this, machine, process] {
         if (machine->process == process && !process->dead()) Crash(machine);
       });
     };
+    options.on_give_up = [end](const absl::Status&) { end(); };
+    options.on_drained = end;
     options.make_executor = [process](const std::string& name) {
       return process->MakeExecutor(name, absl::Microseconds(200));
     };
