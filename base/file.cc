@@ -239,7 +239,11 @@ class PosixFileSystem : public FileSystem {
     }
     const int error = errno;
     struct stat info;
-    if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return absl::OkStatus();
+    if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+      // Whoever made it may have failed, or died, before its name was on the disk. Where that cannot be seen to, it was not us.
+      const absl::Status synced = SyncFolder(ParentOf(dir));
+      return absl::IsPermissionDenied(synced) ? absl::OkStatus() : synced;
+    }
     return ErrnoError("make the folder", path, error);
   }
 

@@ -262,6 +262,8 @@ absl::Status Coordinator::RecoverJob(JobRow row) {
   Job* job = entry->job.get();
   if (newest.value() >= 0 && entry->store != nullptr) {
     absl::StatusOr<PackedModel> model = entry->store->Load(newest);
+    // The job fails for what is damaged; what the disk does not give now, it may give at the next start.
+    if (absl::IsInternal(model.status()) && !job->ended()) return model.status();
     if (model.ok()) {
       entry->store->Publish(newest, *model, entry->commits.back().sha256);
     } else if (!job->ended()) {
@@ -273,6 +275,7 @@ absl::Status Coordinator::RecoverJob(JobRow row) {
   if (!job->ended()) {
     absl::Status data = data_owner_->Open(job->options().train, TrainSource(job->spec()));
     if (data.ok() && HasTestSet(job->spec())) data = data_owner_->Open(job->options().test, TestSource(job->spec()));
+    if (absl::IsInternal(data) || absl::IsResourceExhausted(data)) return Annotate(data, "its data");
     entry->data_open = data.ok();
     if (!data.ok()) job->Fail(absl::StrCat("its data cannot be read: ", data.message()), now);
   }
@@ -392,12 +395,7 @@ void Coordinator::TakeLost(absl::Time now) {
                                  {"site", worker.site.value()},
                                  {"generation", site == nullptr ? 0 : site->generation.value()},
                                  {"reason", lost.reason}});
-    if (site != nullptr) {
-      if (absl::Status put = journal_->PutSite({.name = site->name.value(), .generation = site->generation.value()});
-          !put.ok()) {
-        log::Error("journal", {{"status", put}});
-      }
-    }
+    if (site != nullptr) unstored_sites_.insert(site->name);
     if (auto it = streams_.find(lost.worker); it != streams_.end()) {
       it->second.stream.close(absl::FailedPreconditionError(absl::StrCat("no longer registered: ", lost.reason)));
       streams_.erase(it);
@@ -406,6 +404,15 @@ void Coordinator::TakeLost(absl::Time now) {
       if (entry->job->active()) entry->job->SetPresent(worker.name, worker.site, worker.incarnation, false, now);
     }
   }
+  std::erase_if(unstored_sites_, [this](const SiteId& name) {
+    const Site* site = membership_.Find(name);
+    if (site == nullptr) return true;
+    const absl::Status put = journal_->PutSite({.name = name.value(), .generation = site->generation.value()});
+    if (!put.ok()) {
+      log::Error("generation not stored", {{"site", name.value()}, {"then", "trying again"}, {"status", put}});
+    }
+    return put.ok();
+  });
   if (recovering_until_ != absl::InfinitePast() && now >= recovering_until_) {
     recovering_until_ = absl::InfinitePast();
     for (const auto& [name, worker] : membership_.workers()) {
@@ -676,6 +683,8 @@ absl::StatusOr<v1::RegisterResponse> Coordinator::Register(const dataplane::Peer
     *text = Printable(*text);
   }
   const WorkerId name(peer.name);
+  if (unstored_sites_.contains(SiteId(peer.site)))
+    return absl::UnavailableError(absl::StrCat("the generation of site ", peer.site, " could not be stored yet"));
   ASSIGN_OR_RETURN(const Membership::Registered registered, membership_.Register(name, shown, options_.clock->Now()));
   membership_.SetAddress(name, address);
   const Worker& worker = *membership_.Find(name);

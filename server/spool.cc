@@ -75,6 +75,9 @@ Spool::Upload::Upload(FileSystem* fs, std::string stem, int64_t total_bytes, std
 absl::Status Spool::Upload::OpenFile() {
   MutexLock lock(&mu_);
   if (fs_->Exists(stem_ + kWhole)) {
+    // Its name may not have been synced.
+    ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, fs_->OpenForAppend(stem_ + kWhole));
+    RETURN_IF_ERROR(file->Sync());
     whole_ = true;
     received_bytes_ = durable_bytes_ = total_bytes_;
     return absl::OkStatus();

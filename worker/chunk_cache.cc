@@ -202,13 +202,18 @@ absl::Status ChunkCache::Append(const std::string& sha256, int64_t offset, absl:
     }
   }
   const std::string path = Path(sha256, false);
-  if (offset == 0) RETURN_IF_ERROR(options_.fs->MakeDirs(path.substr(0, path.rfind('/'))));
-  ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
-                   offset == 0 ? options_.fs->Create(path) : options_.fs->OpenForAppend(path));
-  absl::Status written = file->Append(data);
-  if (written.ok()) written = file->Close();
+  const auto write = [&]() -> absl::Status {
+    if (offset == 0) RETURN_IF_ERROR(options_.fs->MakeDirs(path.substr(0, path.rfind('/'))));
+    ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file,
+                     offset == 0 ? options_.fs->Create(path) : options_.fs->OpenForAppend(path));
+    RETURN_IF_ERROR(file->Append(data));
+    return file->Close();
+  };
+  absl::Status written = write();
   MutexLock lock(&mu_);
   if (!written.ok()) {
+    // A full disk may have room later; a full cache has not.
+    if (absl::IsResourceExhausted(written)) written = absl::UnavailableError(written.message());
     absl::Status dropped = DropLocked(sha256);
     return dropped.ok() ? written : Annotate(written, dropped.message());
   }
@@ -292,7 +297,9 @@ absl::Status ChunkCache::Read(const std::string& sha256, int64_t offset, absl::S
     Entry& entry = it->second;
     TouchLocked(&entry);
     if (entry.open == nullptr) {
-      ASSIGN_OR_RETURN(entry.open, options_.fs->OpenForRead(Path(sha256, true)));
+      absl::StatusOr<std::unique_ptr<RandomAccessFile>> opened = options_.fs->OpenForRead(Path(sha256, true));
+      if (!opened.ok()) return DropUnreadableLocked(sha256, opened.status());
+      entry.open = *std::move(opened);
       open_order_.push_back(sha256);
       if (open_order_.size() > static_cast<size_t>(options_.max_open_files)) {
         entries_.at(open_order_.front()).open.reset();
@@ -301,7 +308,17 @@ absl::Status ChunkCache::Read(const std::string& sha256, int64_t offset, absl::S
     }
     file = entry.open;
   }
-  return file->Read(offset, out);
+  const absl::Status read = file->Read(offset, out);
+  if (!absl::IsInternal(read)) return read;
+  MutexLock lock(&mu_);
+  return entries_.contains(sha256) ? DropUnreadableLocked(sha256, read) : read;
+}
+
+absl::Status ChunkCache::DropUnreadableLocked(const std::string& sha256, const absl::Status& why) {
+  log::Warning("chunk corrupt", {{"chunk", dataplane::ToHex(sha256)}, {"error", why}});
+  RETURN_IF_ERROR(DropLocked(sha256));
+  return absl::DataLossError(absl::StrCat("chunk ", dataplane::ToHex(sha256), " cannot be read (", why.message(),
+                                          "); it was deleted"));
 }
 
 void ChunkCache::Distrust() {

@@ -68,7 +68,8 @@ class ChunkCache {
   absl::StatusOr<Check> FindMissing(absl::Span<const ChunkRef> chunks) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Adds bytes of an arriving, pinned chunk. `offset` is where FindMissing and earlier calls left off.
-  // Errors: FailedPrecondition (not pinned, another offset), InvalidArgument (beyond its size), those of the file system.
+  // Errors: FailedPrecondition (not pinned, another offset), InvalidArgument (beyond its size), Unavailable (the disk is full), the
+  // others of the file system.
   absl::Status Append(const std::string& sha256, int64_t offset, absl::Span<const uint8_t> data)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -76,8 +77,8 @@ class ChunkCache {
   // FailedPrecondition (not all bytes are here), those of the file system.
   absl::Status Complete(const std::string& sha256) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Fills `out` from `offset` of a whole chunk. Errors: NotFound (not here whole), DataLoss (damaged: deleted, to be fetched again),
-  // OutOfRange (beyond its end), those of the file system.
+  // Fills `out` from `offset` of a whole chunk. Errors: NotFound (not here whole), DataLoss (damaged or unreadable: deleted, to be
+  // fetched again), OutOfRange (beyond its end), those of the file system.
   absl::Status Read(const std::string& sha256, int64_t offset, absl::Span<uint8_t> out) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Hashes everything again before it is believed: for a caller who has read what cannot be.
@@ -104,6 +105,8 @@ class ChunkCache {
   void TouchLocked(Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Entry* AddLocked(const std::string& sha256) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status DropLocked(const std::string& sha256) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status DropUnreadableLocked(const std::string& sha256, const absl::Status& why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status MakeRoomLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Unpin(const std::vector<std::string>& names) ABSL_LOCKS_EXCLUDED(mu_);
   // Hashes a whole chunk; DataLoss when it is not what its name says, and then it is gone.
