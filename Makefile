@@ -36,8 +36,8 @@ tidy: ## Run clang-tidy over the torch-free sources (slow)
 format: ## Format all C++ sources
 	@python3 tests/lint/format.py --fix
 
-fuzz: ## Fuzz the parser of `causeway plan`'s input for a minute (FUZZ_SECONDS=600: longer)
-	@tools/fuzz.sh $(or $(FUZZ_SECONDS),60)
+fuzz: ## Fuzz every parser of bytes from outside for a minute each (FUZZ_SECONDS=600: longer; FUZZ=pki: one)
+	@tools/fuzz.sh $(or $(FUZZ_SECONDS),60) $(FUZZ)
 
 bench: deps build ## Run the benchmarks; results in build/bench/
 	@tools/bench.sh

@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Fuzzes the parser of `causeway plan`'s input, from the corpus in tests/fuzz/corpus. New inputs stay in build/fuzz.
+# Fuzzes every parser of bytes from outside, one after the other. New inputs stay in build/fuzz/found.
 #
-#   tools/fuzz.sh [SECONDS]     default 60
+#   tools/fuzz.sh [SECONDS [NAME...]]     default: 60 seconds each, all of tests/fuzz/corpus
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:-60}
+shift || true
+names=("$@")
+if [ ${#names[@]} = 0 ]; then mapfile -t names < <(ls tests/fuzz/corpus); fi
 cmake --preset fuzz
-cmake --build --preset fuzz --target plan_input_fuzz
-mkdir -p build/fuzz/found/plan_input
-build/fuzz/bin/plan_input_fuzz -max_total_time="$seconds" -max_len=4096 -timeout=10 -dict=tests/fuzz/plan_input.dict \
-  -artifact_prefix=build/fuzz/found/ build/fuzz/found/plan_input tests/fuzz/corpus/plan_input
+cmake --build --preset fuzz --target "${names[@]/%/_fuzz}"
+for name in "${names[@]}"; do
+  printf '\n%s, %s s\n' "$name" "$seconds"
+  tools/fuzz_one.sh build/fuzz "$name" "$seconds"
+done

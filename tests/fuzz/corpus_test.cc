@@ -1,4 +1,4 @@
-// Replays every file that the fuzzers started from or stumbled over.
+// Replays every file that a fuzzer started from or stumbled over.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -13,16 +13,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 namespace causeway {
 namespace {
 
-TEST(FuzzCorpusTest, PlanInput) {
+TEST(FuzzCorpusTest, Replay) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(CAUSEWAY_SOURCE_DIR "/tests/fuzz/corpus/plan_input")) {
+  for (const auto& entry : std::filesystem::directory_iterator(CAUSEWAY_FUZZ_CORPUS)) {
     SCOPED_TRACE(entry.path().string());
-    absl::StatusOr<std::string> text = RealFileSystem()->ReadFile(entry.path().string(), 1 << 20);
+    const absl::StatusOr<std::string> text = RealFileSystem()->ReadFile(entry.path().string(), 1 << 20);
     ASSERT_TRUE(text.ok()) << text.status();
     EXPECT_EQ(LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(text->data()), text->size()), 0);
     ++files;
   }
-  EXPECT_GT(files, 10);
+  EXPECT_GT(files, 0);
 }
 
 }  // namespace
