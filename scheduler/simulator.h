@@ -84,7 +84,8 @@ struct SimulatedRound {
 };
 
 struct SimulationResult {
-  bool completed = false;              // False: everybody stopped for good, or max_events.
+  // False: everybody stopped for good, a round waits for ever, ten rounds in a row were dropped, or max_events.
+  bool completed = false;
   double total_s = 0;                  // Until the last commit, or as far as it came.
   double training_start_s = 0;         // The first worker's.
   std::vector<WorkerTotals> workers;   // [workers]

@@ -144,9 +144,10 @@ void TransferNetwork::Divide() {
     if (sites[site].scarce() && !was_scarce) scarce_sites.push_back(site);
   }
   size_t left = scarce_sites.empty() && !coordinator.scarce() ? 0 : rising.size();
-  if (left > 0) {
-    std::stable_sort(rising.begin(), rising.end(),
-                     [](const Rising& a, const Rising& b) { return a.own_level < b.own_level; });
+  const auto by_level = [](const Rising& a, const Rising& b) { return a.own_level < b.own_level; };
+  // Often all are alike.
+  if (left > 0 && !std::is_sorted(rising.begin(), rising.end(), by_level)) {
+    std::stable_sort(rising.begin(), rising.end(), by_level);
   }
   const auto settle = [&](Rising& r, double rate) {
     r.transfer->rate = rate;
