@@ -25,7 +25,8 @@ absl::StatusOr<AllocationMethod> AllocationMethodFromName(absl::string_view name
                                   AllocationMethod::kProportional}) {
     if (name == AllocationMethodName(method)) return method;
   }
-  return absl::InvalidArgumentError(absl::StrCat("method \"", name, "\" is none of exact, auglag, uniform, proportional"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("method \"", name, "\" is none of exact, auglag, uniform, proportional"));
 }
 
 absl::StatusOr<Allocation> Allocate(AllocationMethod method, const AllocationProblem& problem) {

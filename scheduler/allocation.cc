@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <set>
 #include <string>
 
@@ -180,9 +179,9 @@ absl::StatusOr<Evaluation> Evaluate(const AllocationProblem& problem, const Allo
       part.samples = allocation.samples[i];
       part.steps_per_epoch = steps;
       if (part.samples > 0 && !party.local) {
-        part.send_s = std::max(
-            static_cast<double>(part.samples) * internal::SendSecondsPerSample(problem, problem.devices[i]),
-            static_cast<double>(sent) * parties.egress_send_s);
+        part.send_s =
+            std::max(static_cast<double>(part.samples) * internal::SendSecondsPerSample(problem, problem.devices[i]),
+                     static_cast<double>(sent) * parties.egress_send_s);
       }
       part.compute_s = static_cast<double>(steps) * party.step_s;
       if (separable || steps > 0) part.comm_s = parties.CommSeconds(party, participants);

@@ -18,10 +18,10 @@ using internal::Party;
 using internal::PartyProblem;
 
 // The paper gives no values. Times are in units of the start's objective, so these fit every instance.
-constexpr int kOuterRounds = 60;     // psi
-constexpr int kInnerSteps = 200;     // zeta
-constexpr double kPenalty = 10;      // rho
-constexpr double kBarrier = 0.1;     // mu at first, over all parties
+constexpr int kOuterRounds = 60;  // psi
+constexpr int kInnerSteps = 200;  // zeta
+constexpr double kPenalty = 10;   // rho
+constexpr double kBarrier = 0.1;  // mu at first, over all parties
 constexpr double kBarrierDecay = 0.6;
 constexpr double kLastBarrier = 1e-7;
 constexpr double kFirstPower = 2, kPowerGrowth = 1.25, kLastPower = 100;
@@ -128,7 +128,8 @@ class AugmentedLagrangian {
       scales_ = shares_;
       const bool stationary = Descend();
       const double excess = Excess(shares_);
-      if (stationary && std::abs(excess) <= kTolerance && power_ == kLastPower && barrier_ * count <= kLastBarrier) break;
+      if (stationary && std::abs(excess) <= kTolerance && power_ == kLastPower && barrier_ * count <= kLastBarrier)
+        break;
       multiplier_ += kPenalty * excess;
       barrier_ = std::max(barrier_ * kBarrierDecay, kLastBarrier / count);
       power_ = std::min(power_ * kPowerGrowth, kLastPower);
@@ -137,9 +138,7 @@ class AugmentedLagrangian {
   }
 
  private:
-  static double Excess(absl::Span<const double> shares) {
-    return std::accumulate(shares.begin(), shares.end(), -1.0);
-  }
+  static double Excess(absl::Span<const double> shares) { return std::accumulate(shares.begin(), shares.end(), -1.0); }
 
   double Evaluate(const std::vector<double>& shares, std::vector<double>* gradient) const {
     if (gradient != nullptr) gradient->assign(shares.size(), 0);

@@ -56,8 +56,7 @@ TEST(AllocateAuglagTest, IsFarBetterThanTheEvenSplit) {
 
 TEST(AllocateAuglagTest, LeavesOutADeviceThatCostsMoreThanItBrings) {
   const std::vector<TestDevice> devices = {{1, 4, 2, 1}, {1, 4, 2, 30}};
-  EXPECT_THAT(AllocateAuglag(MakeProblem(devices, 16, 2, AllocationObjective::kBarrier))->samples,
-              ElementsAre(16, 0));
+  EXPECT_THAT(AllocateAuglag(MakeProblem(devices, 16, 2, AllocationObjective::kBarrier))->samples, ElementsAre(16, 0));
   EXPECT_GT(AllocateAuglag(MakeProblem(devices, 16, 2, AllocationObjective::kSeparable))->samples[1], 4);
 }
 

@@ -161,16 +161,17 @@ absl::StatusOr<double> LowerBound(const AllocationProblem& problem) {
     }
     return FractionalProblem(parties, count).Minimise() + constant_s;
   }
-  return internal::MinimiseOverParticipants(count, [&](int64_t lo, int64_t hi, double) {
-           internal::RelaxedSolution solution;
-           solution.tight = std::all_of(parties.parties.begin(), parties.parties.end(), [&](const Party& party) {
-             return parties.OffsetSeconds(party, hi) == parties.OffsetSeconds(party, lo);
-           });
-           // No barrier only shortens it. Unlike the first, the second bound knows that no more than `hi` can take part.
-           solution.bound_s = std::max(FractionalProblem(parties, lo).Minimise(),
-                                       internal::FractionalPipelinedSeconds(parties, lo, hi));
-           return solution;
-         }).bound_s;
+  const auto relax = [&](int64_t lo, int64_t hi, double) {
+    internal::RelaxedSolution solution;
+    solution.tight = std::all_of(parties.parties.begin(), parties.parties.end(), [&](const Party& party) {
+      return parties.OffsetSeconds(party, hi) == parties.OffsetSeconds(party, lo);
+    });
+    // No barrier only shortens it. Unlike the first, the second bound knows that no more than `hi` can take part.
+    solution.bound_s =
+        std::max(FractionalProblem(parties, lo).Minimise(), internal::FractionalPipelinedSeconds(parties, lo, hi));
+    return solution;
+  };
+  return internal::MinimiseOverParticipants(count, relax).bound_s;
 }
 
 }  // namespace causeway::scheduler

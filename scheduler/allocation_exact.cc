@@ -167,7 +167,8 @@ class TwoThresholds {
     for (const Party& party : problem.parties) {
       limits_.push_back(party.limit);
       // A relaxation that may be off by four times as much need not be solved better.
-      slack_s_ = std::max(slack_s_, epochs_ / 4 * (problem.OffsetSeconds(party, hi) - problem.OffsetSeconds(party, lo)));
+      slack_s_ =
+          std::max(slack_s_, epochs_ / 4 * (problem.OffsetSeconds(party, hi) - problem.OffsetSeconds(party, lo)));
       send_.Add(Staircase(0, party.send_s, 1, party.limit));
       epoch_.Add(Staircase(problem.OffsetSeconds(party, lo), party.step_s, party.batch_size, party.limit));
     }
@@ -219,8 +220,8 @@ class TwoThresholds {
     if (bound_s >= upper_) return solution;
     solution.bound_s = bound_s;
     if (std::isinf(best_)) return solution;
-    solution.samples = placement_.Fill(
-        send_.SamplesWithin(best_sigma_, epoch_.SamplesWithin(best_tau_, limits_)), send_.SentWithin(best_sigma_));
+    solution.samples = placement_.Fill(send_.SamplesWithin(best_sigma_, epoch_.SamplesWithin(best_tau_, limits_)),
+                                       send_.SentWithin(best_sigma_));
     solution.total_s = internal::TotalSeconds(problem_, solution.samples);
     solution.tight = slack_s_ == 0;  // More participants cost no more.
     return solution;
@@ -238,8 +239,7 @@ class TwoThresholds {
   // Whether the bound sigma*(tau_hi) + epochs * tau_lo is low enough.
   bool CanImprove(double tau_lo, double tau_hi) const {
     const double sigma = SigmaToBeat(SoughtBelow(), tau_lo);
-    return sigma >= sigma_min_ &&
-           send_.Holds(sigma, epoch_.SamplesWithin(tau_hi, limits_), kAnyNumber, placement_);
+    return sigma >= sigma_min_ && send_.Holds(sigma, epoch_.SamplesWithin(tau_hi, limits_), kAnyNumber, placement_);
   }
 
   void Try(double tau) {

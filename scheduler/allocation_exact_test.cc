@@ -43,14 +43,15 @@ double DirectTotal(const AllocationProblem& problem, const std::vector<int64_t>&
     const DeviceProfile& d = problem.devices[i];
     double device_send = 0;
     if (!d.reads_data_locally && samples[i] > 0) {
-      device_send = std::max(samples[i] * problem.sample_bytes / d.bandwidth_bytes_per_s,
-                             sent * problem.sample_bytes / egress);
+      device_send =
+          std::max(samples[i] * problem.sample_bytes / d.bandwidth_bytes_per_s, sent * problem.sample_bytes / egress);
     }
     const double device_compute = std::ceil(static_cast<double>(samples[i]) / d.batch_size) * d.batch_time_s;
     const double up = d.uplink_bytes_per_s ? *d.uplink_bytes_per_s : d.bandwidth_bytes_per_s;
     const double shared = participants * problem.model_bytes / egress;
-    const double device_comm = problem.rounds_per_epoch * (std::max(problem.model_bytes / d.bandwidth_bytes_per_s, shared) +
-                                                           std::max(problem.model_bytes / up, shared));
+    const double device_comm =
+        problem.rounds_per_epoch *
+        (std::max(problem.model_bytes / d.bandwidth_bytes_per_s, shared) + std::max(problem.model_bytes / up, shared));
     send = std::max(send, device_send);
     compute = std::max(compute, device_compute);
     comm = std::max(comm, device_comm);
@@ -298,8 +299,8 @@ TEST(AllocateExactTest, DoesNotOverflowAtATrillionSamples) {
 
 TEST(AllocateExactTest, FewerTakePartWhereTheCoordinatorsLinkIsNarrow) {
   for (AllocationObjective objective : {AllocationObjective::kBarrier, AllocationObjective::kPipelined}) {
-    AllocationProblem problem = MakeProblem({{0.1, 4, 2, 1}, {0.1, 4, 2, 1}, {0.1, 4, 2, 1}, {0.1, 4, 2, 1}}, 16, 2,
-                                            objective);
+    AllocationProblem problem =
+        MakeProblem({{0.1, 4, 2, 1}, {0.1, 4, 2, 1}, {0.1, 4, 2, 1}, {0.1, 4, 2, 1}}, 16, 2, objective);
     EXPECT_NEAR(ExactTotal(problem), 0.4 + 2 * (2 + 1), 1e-9);
     problem.model_bytes = 10;
     for (DeviceProfile& device : problem.devices) device.uplink_bytes_per_s.reset();
@@ -328,7 +329,9 @@ TEST(AllocateExactTest, SitesInLockStepEqualFullEnumerationOfTheirAmounts) {
     double sample_s = 0;
     for (int i = 0; i < 5; ++i) {
       problem.devices.push_back({.name = absl::StrCat("w", i),
-                                 .site = i < 2 ? "a" : i < 4 ? "b" : "c",
+                                 .site = i < 2   ? "a"
+                                         : i < 4 ? "b"
+                                                 : "c",
                                  .bandwidth_bytes_per_s = static_cast<double>(draw(1, 5)),
                                  .batch_time_s = static_cast<double>(draw(1, 6)),
                                  .batch_size = draw(1, 5),
@@ -346,8 +349,7 @@ TEST(AllocateExactTest, SitesInLockStepEqualFullEnumerationOfTheirAmounts) {
       for (int64_t b = 0; b <= std::min(parties.parties[1].limit, problem.samples - a); ++b) {
         const int64_t c = problem.samples - a - b;
         if (c > parties.parties[2].limit) continue;
-        best = std::min(best,
-                        Evaluate(problem, {internal::SplitAmongMembers(problem, parties, {a, b, c})})->total_s);
+        best = std::min(best, Evaluate(problem, {internal::SplitAmongMembers(problem, parties, {a, b, c})})->total_s);
       }
     }
     // A member's samples are whole and may avoid a last step of one: a few samples' sending more or less.

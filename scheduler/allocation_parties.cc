@@ -308,8 +308,8 @@ std::vector<int64_t> SplitAmongMembers(const AllocationProblem& problem, const P
     }
     std::vector<SiteMemberRoom> rooms;
     for (size_t i : members) {
-      rooms.push_back({.batch_size = problem.devices[i].batch_size,
-                       .capacity_samples = SampleLimit(problem, problem.devices[i])});
+      rooms.push_back(
+          {.batch_size = problem.devices[i].batch_size, .capacity_samples = SampleLimit(problem, problem.devices[i])});
     }
     const std::vector<int64_t> split = SplitSiteSamples(rooms, party_samples[p]);
     for (size_t m = 0; m < members.size(); ++m) samples[members[m]] = split[m];

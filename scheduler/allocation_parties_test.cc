@@ -27,7 +27,12 @@ AllocationProblem TwoSites() {
                             .egress_bytes_per_s = 1000,
                             .lock_step_sites = true};
   problem.devices = {
-      {.name = "a1", .site = "a", .bandwidth_bytes_per_s = 100, .batch_time_s = 0.5, .batch_size = 30, .max_parallel = 30},
+      {.name = "a1",
+       .site = "a",
+       .bandwidth_bytes_per_s = 100,
+       .batch_time_s = 0.5,
+       .batch_size = 30,
+       .max_parallel = 30},
       {.name = "b1", .site = "b", .bandwidth_bytes_per_s = 50, .batch_time_s = 2, .batch_size = 8, .max_parallel = 8},
       {.name = "a2",
        .site = "a",
@@ -65,7 +70,8 @@ TEST(MakePartiesTest, ASiteInLockStepIsOneParty) {
   EXPECT_THAT(a.members, ElementsAre(0, 2));
   EXPECT_EQ(a.batch_size, 40);
   EXPECT_DOUBLE_EQ(a.step_s, 0.5);
-  EXPECT_DOUBLE_EQ(a.send_s, 0.25 * 0.5);  // A quarter of the samples over a2's link, 3/4 over a1's five times faster one.
+  EXPECT_DOUBLE_EQ(a.send_s,
+                   0.25 * 0.5);  // A quarter of the samples over a2's link, 3/4 over a1's five times faster one.
   EXPECT_DOUBLE_EQ(a.down_s, 300.0 / 20);  // Half the model each.
   EXPECT_DOUBLE_EQ(a.up_s, 300.0 / 40);
   EXPECT_EQ(a.limit, 1000);

@@ -214,10 +214,9 @@ class Bisection {
 
 template <typename Amount>
 ParticipantsSolution Minimise(const PartyProblem& problem) {
-  return MinimiseOverParticipants(static_cast<int64_t>(problem.parties.size()),
-                                  [&](int64_t lo, int64_t hi, double upper_s) {
-                                    return Bisection<Amount>(problem, lo, hi).Solve(upper_s);
-                                  });
+  return MinimiseOverParticipants(
+      static_cast<int64_t>(problem.parties.size()),
+      [&](int64_t lo, int64_t hi, double upper_s) { return Bisection<Amount>(problem, lo, hi).Solve(upper_s); });
 }
 
 }  // namespace

@@ -17,13 +17,13 @@ using ::testing::ElementsAre;
 
 TEST(SolvePipelinedTest, ByHand) {
   // Four samples take either device 4 + 2 * (3 + 2); five take the first 5 + 2 * (6 + 2).
-  const PartyProblem even = MakeParties(
-      MakeProblem({{1, 4, 3, 2}, {1, 4, 3, 2}}, 8, 2, AllocationObjective::kPipelined));
+  const PartyProblem even =
+      MakeParties(MakeProblem({{1, 4, 3, 2}, {1, 4, 3, 2}}, 8, 2, AllocationObjective::kPipelined));
   EXPECT_NEAR(SolvePipelined(even).total_s, 14, 1e-9);
   EXPECT_THAT(SolvePipelined(even).samples, ElementsAre(4, 4));
   // A device whose communication alone is longer takes no part.
-  const PartyProblem far = MakeParties(
-      MakeProblem({{1, 4, 3, 2}, {1, 4, 3, 20}}, 8, 2, AllocationObjective::kPipelined));
+  const PartyProblem far =
+      MakeParties(MakeProblem({{1, 4, 3, 2}, {1, 4, 3, 20}}, 8, 2, AllocationObjective::kPipelined));
   EXPECT_NEAR(SolvePipelined(far).total_s, 8 + 2 * (6 + 2), 1e-9);
   EXPECT_THAT(SolvePipelined(far).samples, ElementsAre(8, 0));
 }
@@ -91,8 +91,8 @@ TEST(SolvePipelinedTest, EqualsFullEnumerationWhereFewTakePart) {
 
 TEST(FractionalPipelinedTest, ByHand) {
   // 4.1 and 9.3 s a sample beside 3 s.
-  const PartyProblem parties = MakeParties(
-      MakeProblem({{1, 10, 10, 1}, {9, 10, 1, 1}}, 41, 3, AllocationObjective::kPipelined));
+  const PartyProblem parties =
+      MakeParties(MakeProblem({{1, 10, 10, 1}, {9, 10, 1, 1}}, 41, 3, AllocationObjective::kPipelined));
   EXPECT_NEAR(FractionalPipelinedSeconds(parties), 3 + 41 / (1 / 4.0 + 1 / 9.3), 1e-9);
 }
 

@@ -70,8 +70,8 @@ absl::StatusOr<std::vector<BatchMeasurement>> ChooseSiteBatches(absl::Span<const
     least.push_back(std::min<int64_t>(member.max_parallel, site_batch >= 2 * count ? 2 : 1));
   }
   if (site_batch < count || site_batch < 1 || site_batch > room) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the site's batch is ", site_batch, ", not in ", count, "..", room, " (one sample a member, and what all process at once)"));
+    return absl::InvalidArgumentError(absl::StrCat("the site's batch is ", site_batch, ", not in ", count, "..", room,
+                                                   " (one sample a member, and what all process at once)"));
   }
 
   const auto batches_within = [&](double time_s) {

@@ -32,17 +32,15 @@ std::vector<int64_t> Sizes(const std::vector<BatchMeasurement>& batches) {
 }
 
 TEST(ChooseSiteBatchesTest, InProportionToSpeedWhereTimesAre) {
-  const auto batches =
-      ChooseSiteBatches({Member(1000, 0, 0.001), Member(1000, 0, 0.003), Member(1000, 0, 0.002)}, 110);
+  const auto batches = ChooseSiteBatches({Member(1000, 0, 0.001), Member(1000, 0, 0.003), Member(1000, 0, 0.002)}, 110);
   ASSERT_TRUE(batches.ok()) << batches.status();
   EXPECT_THAT(Sizes(*batches), ElementsAre(60, 20, 30));
   for (const BatchMeasurement& batch : *batches) EXPECT_NEAR(batch.batch_time_s, 0.06, 1e-12);
 }
 
 TEST(ChooseSiteBatchesTest, OneMeasurementIsInProportion) {
-  const auto batches = ChooseSiteBatches({{.max_parallel = 100, .measurements = {{32, 0.02}}},
-                                          {.max_parallel = 100, .measurements = {{16, 0.02}}}},
-                                         48);
+  const auto batches = ChooseSiteBatches(
+      {{.max_parallel = 100, .measurements = {{32, 0.02}}}, {.max_parallel = 100, .measurements = {{16, 0.02}}}}, 48);
   ASSERT_TRUE(batches.ok()) << batches.status();
   EXPECT_THAT(Sizes(*batches), ElementsAre(32, 16));
 }
@@ -53,7 +51,7 @@ TEST(ChooseSiteBatchesTest, TakesTheSpeedNearTheBatchThatIsChosen) {
   const auto small = ChooseSiteBatches(members, 22);
   const auto large = ChooseSiteBatches(members, 550);
   ASSERT_TRUE(small.ok() && large.ok());
-  EXPECT_THAT(Sizes(*small), ElementsAre(11, 11));    // 0.1 + 0.011 and 0.11
+  EXPECT_THAT(Sizes(*small), ElementsAre(11, 11));   // 0.1 + 0.011 and 0.11
   EXPECT_THAT(Sizes(*large), ElementsAre(491, 59));  // 0.1 + 0.491 and 0.59
 }
 
