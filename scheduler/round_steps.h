@@ -21,8 +21,11 @@ class RoundSteps {
   }
   // The steps before the fragment is sent.
   int64_t SendPosition(int64_t epoch_steps, int fragment, int64_t round) const;
-  // What these of its workers train on in the round.
-  double SamplesOf(int64_t epoch_steps, int64_t round, const std::vector<int>& workers) const;
+  // What these of its workers train on in the round, or in the first `steps` steps of it.
+  double SamplesOf(int64_t epoch_steps, int64_t round, const std::vector<int>& workers) const {
+    return SamplesOf(epoch_steps, round, workers, StepsOf(epoch_steps, round));
+  }
+  double SamplesOf(int64_t epoch_steps, int64_t round, const std::vector<int>& workers, int64_t steps) const;
 
  private:
   const SimulatedJob& job_;

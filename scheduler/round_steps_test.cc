@@ -20,6 +20,7 @@ TEST(RoundStepsTest, OfANumberOfSteps) {
   EXPECT_EQ(steps.SendPosition(0, 2, 1), 14);
   EXPECT_EQ(steps.SamplesOf(0, 3, {0, 1}), 56);
   EXPECT_EQ(steps.SamplesOf(0, 3, {1}), 35);
+  EXPECT_EQ(steps.SamplesOf(0, 3, {1}, 2), 10);
 }
 
 // The rounds of an epoch are those that the product's workers do, and together have each sample once.
@@ -37,6 +38,10 @@ TEST(RoundStepsTest, OfAnEpoch) {
         EXPECT_EQ(steps.StepsOf(epoch_steps, round), expected);
         EXPECT_EQ(steps.StepsOf(epoch_steps, 5 * per_epoch + round), expected);
         EXPECT_EQ(steps.SendPosition(epoch_steps, 0, round), steps.RoundStart(epoch_steps, round) + expected);
+        if (expected > 0) {
+          EXPECT_LT(steps.SamplesOf(epoch_steps, round, {0, 1}, expected - 1),
+                    steps.SamplesOf(epoch_steps, round, {0, 1}));
+        }
         seen += steps.SamplesOf(epoch_steps, round, {0, 1});
         EXPECT_EQ(steps.SamplesOf(epoch_steps, round, {0}), steps.SamplesOf(epoch_steps, per_epoch + round, {0}));
       }

@@ -115,6 +115,7 @@ absl::Status CheckRounds(const SimulatedJob& job) {
   check.Require(rounds.quorum > 0 && rounds.quorum <= 1, "quorum", rounds.quorum, "above 0 and at most 1");
   check.Require(rounds.deadline_s > 0, "deadline_s", rounds.deadline_s, "above 0");
   check.Require(rounds.replan_after_s >= 0, "replan_after_s", rounds.replan_after_s, "at least 0");
+  check.Seconds("late_grace_s", rounds.late_grace_s);
   if (rounds.all_reduce_s) check.Seconds("all_reduce_s", *rounds.all_reduce_s);
   if (!check.status().ok()) return check.status();
 

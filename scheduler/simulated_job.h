@@ -52,8 +52,11 @@ struct SimulatedRounds {
   int64_t per_epoch = 1;
   std::vector<double> fragment_bytes = {0};  // [fragments], at least one, each >= 0; they sum to the model's bytes.
   int64_t delay = 0;  // Steps between a fragment's sending and its merging; at most those of the round with the fewest.
-  double quorum = 0.67;            // In (0, 1]: of the round's samples, absent workers' included.
-  double deadline_s = kNever;      // > 0; after the round's opening.
+  double quorum = 0.67;        // In (0, 1]: of the round's samples, absent workers' included.
+  double deadline_s = kNever;  // > 0; after the round's opening.
+  // >= 0; how much longer than the deadline those are waited for who then send, after the step that they are in, what they
+  // have done of the round; for the quorum that counts as all. 0: nobody is asked.
+  double late_grace_s = 0;
   double replan_after_s = kNever;  // >= 0; after the deadline.
   // When set, there are no pushes and pulls: all participants run one collective for the whole model in so many seconds (>= 0;
   // in proportion for a fragment), one after the other, each when it would be committed otherwise.

@@ -80,6 +80,7 @@ TEST(SimulatedJobTest, NamesWhatIsWrong) {
   EXPECT_THAT(error([](auto& j) { j.rounds.quorum = 0; }), HasSubstr("quorum"));
   EXPECT_THAT(error([](auto& j) { j.rounds.deadline_s = 0; }), HasSubstr("deadline_s"));
   EXPECT_THAT(error([](auto& j) { j.rounds.replan_after_s = -1; }), HasSubstr("replan_after_s"));
+  EXPECT_THAT(error([](auto& j) { j.rounds.late_grace_s = NAN; }), HasSubstr("late_grace_s"));
   EXPECT_THAT(error([](auto& j) { j.rounds.all_reduce_s = -1; }), HasSubstr("all_reduce_s"));
   EXPECT_THAT(error([](auto& j) { j.rounds.delay = 4; }), HasSubstr("delay is 4, must be 0 to 3"));
   EXPECT_THAT(error([](auto& j) { j.changes = {{.index = 4}}; }), HasSubstr("changes[0]: index"));

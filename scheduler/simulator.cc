@@ -41,7 +41,9 @@ struct Exchange {
   int64_t due = 0;      // Before this step what was sent last must be merged.
   int64_t attempt = 0;  // Tells this sending from ones that were broken off.
   int pending = 0;      // Transfers under way.
-  double samples = 0;   // What was trained on for it.
+  int64_t steps = 0;    // That were done for it.
+  double samples = 0;   // What was trained on in them,
+  double planned = 0;   // and would have been in all of the round's.
 };
 
 // A lock-step site, or a worker alone.
@@ -75,6 +77,7 @@ struct Book {
   double replan_s = kNever;
   double planned = 0;  // Samples.
   double samples = 0;
+  double towards_quorum = 0;  // What the contributors had planned.
   int contributors = 0;
   int missing = 0;       // Participants that are there and not in.
   bool empty = false;    // There are participants, and none of them has a step to do in it.
@@ -131,6 +134,12 @@ class Simulation {
   double SamplesOf(const Participant& p, int64_t round, const std::vector<int>& workers) const {
     return steps_.SamplesOf(p.epoch_steps, round, workers);
   }
+  // What its members have for the round that was sent last.
+  void CountSamples(const Participant& p, Exchange& exchange) const {
+    const int64_t round = exchange.round - 1;
+    exchange.samples = steps_.SamplesOf(p.epoch_steps, round, p.members.workers, exchange.steps);
+    exchange.planned = SamplesOf(p, round, p.members.workers);
+  }
 
   void Push(double time_s, Event::Type type, int index, int fragment = 0, int64_t stamp = 0) {
     events_.push({time_s, ++last_sequence_, type, index, fragment, stamp});
@@ -149,6 +158,8 @@ class Simulation {
   void SkipClosedRounds(Participant& p);
   void StartStep(Participant& p);
   void TakeIn(Participant& p);
+  // Whether it is late, and has something to send all the same.
+  bool IsAsked(const Participant& p, int fragment) const;
   void Send(Participant& p, int fragment);
   void BeginPush(Participant& p, int fragment);
   void Contributed(Participant& p, int fragment);
@@ -459,7 +470,7 @@ void Simulation::Advance(Participant& p) {
     for (int f = 0; f < fragments(); ++f) {
       Exchange& exchange = p.exchanges[static_cast<size_t>(f)];
       if (exchange.state != State::kIdle || exchange.round == job_.rounds.rounds) continue;
-      if (SendPosition(p, f, exchange.round) > p.position) continue;
+      if (SendPosition(p, f, exchange.round) > p.position && !IsAsked(p, f)) continue;
       Send(p, f);
       sent = true;
     }
@@ -543,15 +554,24 @@ void Simulation::TakeIn(Participant& p) {
 void Simulation::Send(Participant& p, int fragment) {
   Exchange& exchange = ExchangeOf(p, fragment);
   const int64_t round = exchange.round++;
+  const int64_t steps = p.position - RoundStart(p, round);
+  p.position = std::max(p.position, SendPosition(p, fragment, round));
   exchange.due = p.position + job_.rounds.delay;
   exchange.state = State::kWaiting;
   if (StepsOf(p, round) == 0) return;
-  exchange.samples = SamplesOf(p, round, p.members.workers);
+  exchange.steps = std::min(steps, StepsOf(p, round));
+  CountSamples(p, exchange);
   exchange.state = State::kSending;
   UseLink(p, Site(p).round_scatter_s * ShareOf(fragment));
   const double ready_s = LatestReady(p);
   if (ready_s <= now_s_) return BeginPush(p, fragment);
   Push(ready_s, Event::Type::kBeginPush, IndexOf(p), fragment, exchange.attempt);
+}
+
+bool Simulation::IsAsked(const Participant& p, int fragment) const {
+  const Book& book = books_[static_cast<size_t>(fragment)];
+  return job_.rounds.late_grace_s > 0 && now_s_ >= book.deadline_s && !book.closing &&
+         p.exchanges[static_cast<size_t>(fragment)].round == book.round && p.position > RoundStart(p, book.round);
 }
 
 void Simulation::BeginPush(Participant& p, int fragment) {
@@ -571,6 +591,7 @@ void Simulation::Contributed(Participant& p, int fragment) {
   if (book.closing || book.in[index]) return;
   book.in[index] = true;
   book.samples += exchange.samples;
+  book.towards_quorum += exchange.planned;
   ++book.contributors;
   if (p.planned) --book.missing;
   Decide(fragment);
@@ -640,7 +661,7 @@ void Simulation::Stop(int w) {
       BreakOff(p, f);
       const bool pull = state == State::kPulling;
       exchange.state = pull ? State::kPulling : State::kSending;
-      if (f != kModel) exchange.samples = SamplesOf(p, exchange.round - 1, p.members.workers);
+      if (f != kModel) CountSamples(p, exchange);
       Push(now_s_ + job_.reform_s, pull ? Event::Type::kBeginPull : Event::Type::kBeginPush, IndexOf(p), f,
            exchange.attempt);
     }
@@ -682,7 +703,7 @@ void Simulation::Open(int fragment) {
   book.opened_s = now_s_;
   book.deadline_s = now_s_ + job_.rounds.deadline_s;
   book.replan_s = book.deadline_s + job_.rounds.replan_after_s;
-  book.samples = book.planned = 0;
+  book.samples = book.towards_quorum = book.planned = 0;
   book.contributors = 0;
   book.closing = false;
   book.in.assign(participants_.size(), false);
@@ -697,7 +718,8 @@ void Simulation::Open(int fragment) {
   book.empty = planned > 0 && with_steps == 0;
   CountMissing(fragment);
   if (planned == 0) return;  // Until somebody returns.
-  for (const double time_s : {book.empty ? now_s_ : kNever, book.deadline_s, book.replan_s}) {
+  for (const double time_s :
+       {book.empty ? now_s_ : kNever, book.deadline_s + job_.rounds.late_grace_s, book.replan_s}) {
     if (time_s < kNever) Push(time_s, Event::Type::kDecide, 0, fragment, book.round);
   }
 }
@@ -722,8 +744,10 @@ void Simulation::DecideAll() {
 void Simulation::Decide(int fragment) {
   Book& book = books_[static_cast<size_t>(fragment)];
   if (book.closing || book.round == job_.rounds.rounds) return;
-  const bool quorum = book.contributors > 0 && book.samples >= job_.rounds.quorum * book.planned * (1 - kQuorumSlack);
-  if ((quorum && (book.missing == 0 || now_s_ >= book.deadline_s)) || book.empty) {
+  const bool quorum =
+      book.contributors > 0 && book.towards_quorum >= job_.rounds.quorum * book.planned * (1 - kQuorumSlack);
+  const bool in_time = now_s_ < book.deadline_s + job_.rounds.late_grace_s;
+  if ((quorum && (book.missing == 0 || !in_time)) || book.empty) {
     book.closing = true;
     double commit_s = now_s_;
     if (job_.rounds.all_reduce_s) {

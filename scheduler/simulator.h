@@ -22,9 +22,10 @@
 //
 // Lost workers. A worker that stops takes the unfinished step of its site with it. The others go on after `reform_s`, repeating
 // it, and send again what they were sending. It no longer counts for rounds. When it returns, a worker alone pulls the model and
-// begins the open round anew; others of its site take it in when their next round begins. Late participants hear between two
-// steps that their round was committed: they leave out the steps that are missing and pull. A round that has no quorum
-// `replan_after_s` past its deadline is dropped, and the next is planned for those who are there. A blocking round they repeat,
+// begins the open round anew; others of its site take it in when their next round begins. Late participants are asked at
+// the deadline for what they have done, if there is a grace for it. Who is later still hears between two steps that its round was
+// committed, leaves out the steps that are missing, and pulls. A round that has no quorum `replan_after_s` past its deadline is
+// dropped, and the next is planned for those who are there. A blocking round they repeat,
 // from the model as it was; where there are several fragments, or a delay, everybody goes on with what it has.
 #ifndef CAUSEWAY_SCHEDULER_SIMULATOR_H_
 #define CAUSEWAY_SCHEDULER_SIMULATOR_H_

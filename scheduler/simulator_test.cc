@@ -280,6 +280,31 @@ TEST(SimulatorTest, WhoWasLateIsInTimeAgain) {
   EXPECT_EQ(result.workers[3].steps, 5);
 }
 
+TEST(SimulatorTest, WhoIsLateSendsWhatItHasIfThereIsAGrace) {
+  SimulatedJob job = PlainJob(3);
+  for (SimulatedWorker& worker : job.workers) worker.batch_size = 5;
+  job.workers[2].slowdown = 4;  // 24 s for a round of 6 s, a step of 12 s.
+  job.rounds = {.rounds = 2, .steps = 2, .fragment_bytes = {1}, .deadline_s = 10, .late_grace_s = 4};
+  job.workers[2].uplink_bytes_per_s = 1;
+  SimulationResult result = Simulated(job);
+  // Its first step ends at 12, its part is there at 13; it has done half of the round.
+  EXPECT_DOUBLE_EQ(result.rounds[0].closed_s, 13);
+  EXPECT_EQ(result.rounds[0].contributors, 3);
+  EXPECT_EQ(result.rounds[0].samples, 25);
+  EXPECT_EQ(result.rounds[0].planned_samples, 30);
+  EXPECT_DOUBLE_EQ(result.total_s, 26);
+  EXPECT_EQ(result.workers[2].steps, 2);
+  // For the quorum it counts as all.
+  job.rounds.quorum = 1;
+  EXPECT_DOUBLE_EQ(Simulated(job).total_s, 26);
+  // The grace is too short: it is left out.
+  job.rounds.quorum = 0.6;
+  job.rounds.late_grace_s = 1;
+  result = Simulated(job);
+  EXPECT_DOUBLE_EQ(result.rounds[0].closed_s, 11);
+  EXPECT_EQ(result.rounds[0].contributors, 2);
+}
+
 TEST(SimulatorTest, ARoundWithoutQuorumIsDroppedAndRepeatedByThoseWhoAreThere) {
   SimulatedJob job = PlainJob(2);
   job.absences = {{.worker = 1, .stop_s = 4}};
@@ -455,6 +480,7 @@ SimulatedJob EverythingAtOnce(uint64_t seed) {
                 .quorum = 0.5,
                 .deadline_s = 8,
                 .replan_after_s = 2};
+  if (seed % 3 == 0) job.rounds.late_grace_s = 1, job.rounds.deadline_s = 4;
   if (seed % 4 == 0) job.rounds.fragment_bytes = {6};
   if (seed % 5 == 0) job.rounds.all_reduce_s = 0.1;
   job.egress_bytes_per_s = job.ingress_bytes_per_s = 120;
