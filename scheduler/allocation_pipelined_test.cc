@@ -119,6 +119,24 @@ TEST(SolvePipelinedTest, RoundedTotalsLoseNoSample) {
         MakeParties(MakeProblem({{0.1, 3, 0.7, 0.3}}, samples, 1, AllocationObjective::kPipelined));
     ASSERT_THAT(SolvePipelined(parties).samples, ElementsAre(samples));
   }
+  for (int64_t samples = 1; samples <= 120; ++samples) {
+    const PartyProblem two = MakeParties(
+        MakeProblem({{0.1, 3, 0.7, 0.3}, {0.3, 7, 0.9, 0.1}}, samples, 0.3, AllocationObjective::kPipelined));
+    std::vector<int64_t> split(2);
+    ASSERT_EQ(SolvePipelined(two).total_s, EnumeratedTotal(two, &split, 0, samples)) << samples;
+  }
+  // Without sending there is nothing between whole batches.
+  std::mt19937 random(6);
+  const auto draw = [&] { return std::uniform_real_distribution<double>(0.1, 1)(random); };
+  for (int n = 0; n < 500; ++n) {
+    PartyProblem local{
+        .samples = 40, .epochs = draw(), .rounds_per_epoch = 1, .objective = AllocationObjective::kPipelined};
+    for (int64_t batch_size : {2, 3}) {
+      local.parties.push_back({.members = {}, .step_s = draw(), .batch_size = batch_size, .limit = 40, .local = true});
+    }
+    std::vector<int64_t> split(2);
+    ASSERT_EQ(SolvePipelined(local).total_s, EnumeratedTotal(local, &split, 0, 40)) << n;
+  }
   const PartyProblem tiny = MakeParties(
       MakeProblem({{1e-12, 1, 1e-13, 1e4}, {1e-12, 1, 1e-13, 1e4}}, 1001, 1, AllocationObjective::kPipelined));
   const std::vector<int64_t> samples = SolvePipelined(tiny).samples;
