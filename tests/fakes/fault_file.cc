@@ -38,14 +38,16 @@ struct FaultDisk::Node {
   // A folder's.
   struct NameChange {
     std::string name;
-    NodePtr node;  // Null: removed.
+    NodePtr node;         // Null: removed.
+    std::string instead;  // The name that goes in the same instant; may be empty.
   };
   std::map<std::string, NodePtr> names;
   std::map<std::string, NodePtr> durable_names;
   std::vector<NameChange> name_changes;
 
-  void SetName(const std::string& name, NodePtr node) {
-    name_changes.push_back({name, node});
+  void SetName(const std::string& name, NodePtr node, const std::string& instead = "") {
+    name_changes.push_back({name, node, instead});
+    names.erase(instead);
     if (node == nullptr) {
       names.erase(name);
     } else {
@@ -119,6 +121,7 @@ void FaultDisk::Settle(Node* node, Loss loss, Random* random) {
       node->durable_names.erase(change.name);
     } else {
       node->durable_names[change.name] = change.node;
+      node->durable_names.erase(change.instead);
     }
   }
   node->names = node->durable_names;
@@ -375,6 +378,7 @@ absl::Status FaultDisk::Rename(const std::string& from, const std::string& to) {
   Node* const to_folder = FindFolder(to, &to_name);
   if (node == nullptr || to_folder == nullptr) return NotThere(node == nullptr ? from : ParentOf(to));
   RETURN_IF_ERROR(Perform(Call::kRename, from, "rename", [&] {
+    if (from_folder == to_folder) return to_folder->SetName(to_name, node, from_name);
     to_folder->SetName(to_name, node);
     from_folder->SetName(from_name, nullptr);
   }));

@@ -42,13 +42,14 @@ int Main(int argc, char** argv) {
   uint64_t first = 0;
   uint64_t count = 1;
   bool verbose = false;
+  bool twice = false;
   for (int i = 1; i < argc; ++i) {
     absl::string_view argument = argv[i];
     const bool known = (absl::ConsumePrefix(&argument, "--first_seed=") && absl::SimpleAtoi(argument, &first)) ||
                        (absl::ConsumePrefix(&argument, "--seeds=") && absl::SimpleAtoi(argument, &count)) ||
-                       (verbose = absl::ConsumePrefix(&argument, "--verbose"));
+                       (argument == "--verbose" && (verbose = true)) || (argument == "--twice" && (twice = true));
     if (!known) {
-      std::fprintf(stderr, "usage: causeway_sim [--first_seed=N] [--seeds=N] [--verbose]\n");
+      std::fprintf(stderr, "usage: causeway_sim [--first_seed=N] [--seeds=N] [--verbose] [--twice]\n");
       return 2;
     }
   }
@@ -64,6 +65,10 @@ int Main(int argc, char** argv) {
   int64_t steps = 0, crashes = 0, rounds = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     World::Result result = World({.seed = seed, .data = &data, .vfs = &vfs}).Run();
+    if (twice && result.failure.empty() &&
+        World({.seed = seed, .data = &data, .vfs = &vfs}).Run().trace != result.trace) {
+      result.failure = "the same seed gave another run";
+    }
     steps += result.steps;
     crashes += result.crashes;
     rounds += result.rounds;

@@ -432,6 +432,16 @@ void World::MakeTrouble() {
   if (faults_->crashes && random.Below(4) == 0 && any->process != nullptr && !any->process->dead()) Crash(any);
   if (faults_->crashes && random.Below(4) == 0 && any->process != nullptr)
     any->process->Pause(scheduler_.now() + scheduler_.Jitter(absl::Seconds(20)));
+  // What operators do.
+  if (const CoordinatorLife* const life = machines_[0]->coordinator_life.get();
+      random.Below(6) == 0 && life != nullptr && !machines_[0]->process->dead()) {
+    life->executor->Add([coordinator = life->coordinator.get(), what = random.Below(3), name = worker->name] {
+      const absl::Status done = what == 0   ? coordinator->PauseJob(kJob)
+                                : what == 1 ? coordinator->ResumeJob(kJob)
+                                            : coordinator->DrainWorker(name);
+      log::Info("sim: operator", {{"what", static_cast<int64_t>(what)}, {"worker", name}, {"status", done}});
+    });
+  }
   if (faults_->disks && random.Below(4) == 0)
     any->disk_full_until = scheduler_.now() + scheduler_.Jitter(absl::Seconds(15));
 }
@@ -445,6 +455,16 @@ void World::Heal() {
     machine->path.latency = std::min(machine->path.latency, absl::Milliseconds(40));
   }
   log::Info("sim: healed", {});
+  KeepRunning();
+}
+
+// The operator sees a paused job and resumes it.
+void World::KeepRunning() {
+  if (const CoordinatorLife* const life = machines_[0]->coordinator_life.get();
+      life != nullptr && !machines_[0]->process->dead()) {
+    life->executor->Add([coordinator = life->coordinator.get()] { coordinator->ResumeJob(kJob).IgnoreError(); });
+  }
+  scheduler_.After(absl::Seconds(10), [this] { KeepRunning(); });
 }
 
 World::Result World::Run() {
@@ -477,7 +497,7 @@ World::Result World::Run() {
   result.crashes = crashes_;
   result.rounds = checker_->rounds();
   result.seconds = absl::ToDoubleSeconds(scheduler_.now() - started);
-  result.trace = scheduler_.random()();
+  result.trace = scheduler_.random()() ^ static_cast<uint64_t>(scheduler_.steps());
   return result;
 }
 

@@ -63,6 +63,7 @@ class World {
   void ScheduleTrouble();
   void MakeTrouble();
   void Heal();
+  void KeepRunning();
   void EndLife(Machine* machine, absl::Duration silence);
   FaultDisk::Fate Decide(Machine* machine, FaultDisk::Call call);
   Network::Fate OnSend(Process* process);
