@@ -14,6 +14,7 @@
 #include "jobspec/job_spec.h"
 #include "server/authz.h"
 #include "server/contribution.h"
+#include "server/stored_job.h"
 
 namespace causeway::server {
 namespace {
@@ -255,6 +256,7 @@ absl::Status Coordinator::RecoverJob(JobRow row) {
     ASSIGN_OR_RETURN(v1::RoundRecord record, ParseStored<v1::RoundRecord>(commit.record, "a round's record"));
     stored.rounds.push_back(std::move(record));
   }
+  RETURN_IF_ERROR(CheckStoredJob(options, stored));
   const Version newest = stored.version;
   entry->row = std::move(row);
   entry->job = std::make_unique<Job>(std::move(options));

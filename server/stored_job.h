@@ -1,0 +1,15 @@
+#ifndef CAUSEWAY_SERVER_STORED_JOB_H_
+#define CAUSEWAY_SERVER_STORED_JOB_H_
+
+#include "absl/status/status.h"
+#include "server/job.h"
+
+namespace causeway::server {
+
+// Whether what was read from the journal can have been written there: SQLite finds damaged pages, not a row that says something impossible.
+// A Job takes only what has passed. Errors: DataLoss, naming what cannot be.
+absl::Status CheckStoredJob(const Job::Options& options, const Job::Stored& stored);
+
+}  // namespace causeway::server
+
+#endif  // CAUSEWAY_SERVER_STORED_JOB_H_

@@ -1,0 +1,97 @@
+#include "server/stored_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "tests/fakes/status_matchers.h"
+
+namespace causeway::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Stored {
+  Job::Options options;
+  Job::Stored stored;
+};
+
+Stored Possible() {
+  Stored s;
+  v1::JobSpec& spec = s.options.spec;
+  spec.set_name("job");
+  spec.mutable_rounds()->set_per_epoch(1);
+  spec.mutable_rounds()->set_quorum(0.67);
+  spec.mutable_checkpoint()->set_every_rounds(1);
+  spec.mutable_checkpoint()->set_keep(3);
+  spec.mutable_batch()->set_max(128);
+  spec.mutable_model()->set_classes(10);
+  s.options.train.set_samples(100);
+  s.options.test.set_samples(10);
+  s.stored.state = v1::JOB_STATE_TRAINING;
+  PlanResult& plan = s.stored.plans.emplace_back();
+  plan.plan.set_number(1);
+  plan.plan.set_samples(100);
+  plan.plan.set_rounds_per_epoch(1);
+  v1::WorkerPlan* worker = plan.plan.add_workers();
+  worker->set_worker("w1");
+  worker->set_site("lab");
+  worker->set_samples(100);
+  worker->set_batch_size(10);
+  worker->set_steps_per_epoch(10);
+  plan.shards.push_back({.worker = "w1", .ranges = {{.begin = 0, .end = 100}}});
+  auto* participant = s.stored.runtime.mutable_open_round()->add_participants();
+  participant->set_worker("w1");
+  participant->set_planned_samples(100);
+  v1::DeviceProfile& profile = s.stored.profiles[WorkerId("w1")];
+  profile.add_batch_times()->set_batch_size(1);
+  s.stored.rounds.emplace_back().set_samples(100);
+  s.stored.evaluations.emplace_back().set_total(10);
+  return s;
+}
+
+TEST(StoredJobTest, WhatCanBe) {
+  const Stored s = Possible();
+  EXPECT_OK(CheckStoredJob(s.options, s.stored));
+}
+
+TEST(StoredJobTest, WhatCannotBe) {
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<std::pair<std::string, std::function<void(Stored*)>>> damages = {
+      {"job's name", [](Stored* s) { s->options.spec.set_name("../x"); }},
+      {"per_epoch", [](Stored* s) { s->options.spec.mutable_rounds()->set_per_epoch(0); }},
+      {"quorum", [&](Stored* s) { s->options.spec.mutable_rounds()->set_quorum(nan); }},
+      {"keep", [](Stored* s) { s->options.spec.mutable_checkpoint()->set_keep(0); }},
+      {"every_rounds", [](Stored* s) { s->options.spec.mutable_checkpoint()->set_every_rounds(-1); }},
+      {"rounds per epoch", [](Stored* s) { s->stored.plans[0].plan.set_rounds_per_epoch(0); }},
+      {"plan's number", [](Stored* s) { s->stored.plans[0].plan.set_number(0); }},
+      {"planned samples", [&](Stored* s) { s->stored.plans[0].plan.mutable_workers(0)->set_samples(kHuge); }},
+      {"worker's batch", [](Stored* s) { s->stored.plans[0].plan.mutable_workers(0)->set_batch_size(0); }},
+      {"steps per epoch", [](Stored* s) { s->stored.plans[0].plan.mutable_workers(0)->set_steps_per_epoch(101); }},
+      {"batch time", [&](Stored* s) { s->stored.plans[0].plan.mutable_workers(0)->set_batch_time_s(nan); }},
+      {"planned worker's name", [](Stored* s) { s->stored.plans[0].plan.mutable_workers(0)->set_worker(""); }},
+      {"begin of a shard", [](Stored* s) { s->stored.plans[0].shards[0].ranges[0].begin = -1; }},
+      {"end of a shard", [](Stored* s) { s->stored.plans[0].shards[0].ranges[0].end = 101; }},
+      {"rank", [](Stored* s) { s->stored.runtime.mutable_open_round()->mutable_participants(0)->set_rank(1); }},
+      {"participant's samples",
+       [](Stored* s) { s->stored.runtime.mutable_open_round()->mutable_participants(0)->set_planned_samples(-1); }},
+      {"attempt", [](Stored* s) { s->stored.runtime.mutable_open_round()->set_attempt(-1); }},
+      {"batch size", [](Stored* s) { s->stored.profiles.begin()->second.mutable_batch_times(0)->set_batch_size(0); }},
+      {"round's samples", [](Stored* s) { s->stored.rounds[0].set_samples(-1); }},
+      {"hits", [](Stored* s) { s->stored.evaluations[0].set_correct(11); }},
+      {"without layout", [](Stored* s) { s->stored.version = Version(0); }},
+      {"state is 77", [](Stored* s) { s->stored.state = static_cast<v1::JobState>(77); }},
+      {"training set", [](Stored* s) { s->options.train.set_samples(-1); }},
+  };
+  for (const auto& [what, damage] : damages) {
+    Stored s = Possible();
+    damage(&s);
+    EXPECT_THAT(CheckStoredJob(s.options, s.stored), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(what)));
+  }
+}
+
+}  // namespace
+}  // namespace causeway::server
