@@ -571,7 +571,7 @@ void Simulation::Send(Participant& p, int fragment) {
 bool Simulation::IsAsked(const Participant& p, int fragment) const {
   const Book& book = books_[static_cast<size_t>(fragment)];
   return job_.rounds.late_grace_s > 0 && now_s_ >= book.deadline_s && !book.closing &&
-         p.exchanges[static_cast<size_t>(fragment)].round == book.round && p.position > RoundStart(p, book.round);
+         p.position > RoundStart(p, book.round);
 }
 
 void Simulation::BeginPush(Participant& p, int fragment) {
