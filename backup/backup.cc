@@ -15,6 +15,7 @@
 #include "backup/manifest.h"
 #include "base/status_macros.h"
 #include "dataplane/digest.h"
+#include "dataplane/identity_file.h"
 #include "dataplane/pki.h"
 #include "jobspec/config.h"
 
@@ -107,7 +108,10 @@ class Backup {
     }
     const jobspec::TlsPaths copied = jobspec::CoordinatorTlsPaths(aside_);
     ASSIGN_OR_RETURN(const std::string certificate, options_.files->ReadFile(copied.certificate, kMaxPemBytes));
-    ASSIGN_OR_RETURN(const std::string key, options_.files->ReadFile(copied.key, kMaxPemBytes));
+    std::string key = certificate;
+    if (!dataplane::HoldsKey(certificate)) {  // The coordinator has not run yet.
+      ASSIGN_OR_RETURN(key, options_.files->ReadFile(copied.key, kMaxPemBytes));
+    }
     if (absl::Status fits = dataplane::CheckKeyMatches(certificate, key); !fits.ok()) {
       return absl::UnavailableError(absl::StrCat("the coordinator's certificate is being renewed: ", fits.message()));
     }

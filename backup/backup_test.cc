@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "backup/backup_test_fixture.h"
 #include "backup/manifest.h"
+#include "dataplane/identity_file.h"
 
 namespace causeway::backup {
 namespace {
@@ -155,6 +156,11 @@ TEST_F(BackupTest, AFullDiskLeavesNothing) {
 TEST_F(BackupTest, CredentialsThatDoNotFitTogether) {
   Write("tls/coordinator.key", *dataplane::GenerateKeyPem());
   EXPECT_THAT(CreateBackup(Options()), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("certificate")));
+}
+
+TEST_F(BackupTest, AKeyThatLiesWithItsCertificate) {
+  ASSERT_OK(dataplane::MergeIdentityFile(files_, Path("tls/coordinator.pem"), Path("tls/coordinator.key")));
+  EXPECT_OK(CreateBackup(Options()));
 }
 
 TEST_F(BackupTest, NeverOverAnything) {

@@ -45,6 +45,8 @@ absl::StatusOr<Digest> CopyFile(FileSystem* files, const std::string& from, cons
   return digest;
 }
 
-int ModeOf(absl::string_view path) { return absl::EndsWith(path, ".key") ? 0600 : 0644; }
+int ModeOf(absl::string_view path) {
+  return absl::EndsWith(path, ".key") || absl::EndsWith(path, "/coordinator.pem") ? 0600 : 0644;
+}
 
 }  // namespace causeway::backup

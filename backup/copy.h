@@ -23,7 +23,7 @@ absl::StatusOr<Digest> DigestOf(FileSystem* files, const std::string& path);
 // memory for one block. Errors: those of FileSystem, InvalidArgument (not a regular file).
 absl::StatusOr<Digest> CopyFile(FileSystem* files, const std::string& from, const std::string& to, int mode);
 
-// 0600 for keys, 0644 for the rest.
+// 0600 for what holds keys, 0644 for the rest.
 int ModeOf(absl::string_view path);
 
 }  // namespace causeway::backup

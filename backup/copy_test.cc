@@ -40,6 +40,7 @@ TEST(CopyTest, OnlyRegularFilesThatAreThere) {
 
 TEST(CopyTest, KeysAreNobodyElses) {
   EXPECT_EQ(ModeOf("tls/ca.key"), 0600);
+  EXPECT_EQ(ModeOf("tls/coordinator.pem"), 0600);
   EXPECT_EQ(ModeOf("tls/ca.pem"), 0644);
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cli/backup_commands.h"
+#include "cli/cert_commands.h"
 #include "cli/completion.h"
 #include "cli/fleet_commands.h"
 #include "cli/init.h"
@@ -166,6 +167,13 @@ void AddFleetCommands(CLI::App* app, Arguments* a) {
              [a](Session& s) { return TokenRevoke(s, a->name); })
       ->add_option("TOKEN", a->name, "Its id, from `causeway token list`")
       ->required();
+
+  CLI::App* cert = AddGroup(app, "cert", "Certificates: the authority's, the coordinator's, operators' and workers'");
+  AddCommand(cert, a, "show", "Show whose certificates expire when", "causeway cert show --output json",
+             [](Session& s) { return CertShow(s); });
+  AddCommand(cert, a, "renew", "Renew certificates now; workers and the coordinator else do it by themselves in time",
+             "causeway cert renew operator", [a](Session& s) { return CertRenew(s, a->name); })
+      ->add_option("WHO", a->name, "A worker, or `coordinator`, or `operator` (your own); without it all of them");
 
   CLI::App* worker = AddGroup(app, "worker", "Workers: daemons on one device each");
   AddCommand(worker, a, "list", "List the workers", "causeway worker list --output json",

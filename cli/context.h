@@ -19,6 +19,7 @@ struct Context {
 
   std::string ca_path() const { return JoinPath(dir, "ca.pem"); }
   std::string certificate_path() const { return JoinPath(dir, "operator.pem"); }
+  // Until the first renewal, which puts the key into the certificate's file.
   std::string key_path() const { return JoinPath(dir, "operator.key"); }
 };
 

@@ -16,6 +16,7 @@
 #include "dataplane/grpc_channel.h"
 #include "dataplane/grpc_link.h"
 #include "dataplane/grpc_status.h"
+#include "dataplane/identity_file.h"
 #include "dataplane/pki.h"
 #include "proto/operator.grpc.pb.h"
 
@@ -60,7 +61,13 @@ class GrpcOperatorClient : public OperatorClient {
   CAUSEWAY_CLI_CALL(ListTokens)
   CAUSEWAY_CLI_CALL(RevokeToken)
   CAUSEWAY_CLI_CALL(ListModels)
+  CAUSEWAY_CLI_CALL(ListCertificates)
+  CAUSEWAY_CLI_CALL(RequestRenewal)
 #undef CAUSEWAY_CLI_CALL
+  absl::StatusOr<v1::RenewCertificateResponse> RenewOperatorCertificate(const v1::RenewCertificateRequest& request,
+                                                                        absl::Duration timeout) override {
+    return Call(&v1::Operator::Stub::RenewOperatorCertificate, request, timeout);
+  }
 
   absl::Status WatchJob(const v1::GetJobRequest& request, absl::Duration timeout,
                         const std::function<void(const v1::GetJobResponse&)>& on_status) override {
@@ -127,10 +134,10 @@ absl::StatusOr<std::unique_ptr<OperatorClient>> MakeGrpcOperatorClient(const Con
     return absl::FailedPreconditionError(absl::StrCat(context.certificate_path(), " has expired at ",
                                                       absl::FormatTime(identity.not_after, absl::UTCTimeZone())));
   }
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<grpc::ChannelCredentials> credentials,
-      dataplane::MakeClientCredentials(
-          {.certificate = context.certificate_path(), .key = context.key_path(), .ca = context.ca_path()}));
+  const std::string key = dataplane::HoldsKey(certificate) ? context.certificate_path() : context.key_path();
+  ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials,
+                   dataplane::MakeClientCredentials(
+                       {.certificate = context.certificate_path(), .key = key, .ca = context.ca_path()}));
   std::string address = context.coordinator.ToString();
   return std::make_unique<GrpcOperatorClient>(
       dataplane::MakeChannel(dataplane::ChannelKind::kControl, address, credentials),

@@ -49,6 +49,13 @@ class OperatorClient {
   virtual absl::StatusOr<v1::ListModelsResponse> ListModels(const v1::ListModelsRequest& request,
                                                             absl::Duration timeout) = 0;
 
+  virtual absl::StatusOr<v1::ListCertificatesResponse> ListCertificates(const v1::ListCertificatesRequest& request,
+                                                                        absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::RequestRenewalResponse> RequestRenewal(const v1::RequestRenewalRequest& request,
+                                                                    absl::Duration timeout) = 0;
+  virtual absl::StatusOr<v1::RenewCertificateResponse> RenewOperatorCertificate(
+      const v1::RenewCertificateRequest& request, absl::Duration timeout) = 0;
+
   // Calls `on_status` with each status as it comes, on the caller's thread; returns when the coordinator ends the stream (OK) or it breaks.
   virtual absl::Status WatchJob(const v1::GetJobRequest& request, absl::Duration timeout,
                                 const std::function<void(const v1::GetJobResponse&)>& on_status) = 0;

@@ -19,18 +19,22 @@ namespace causeway::dataplane {
 // PEM files. They are watched: a replaced file is used by new connections within a few seconds.
 struct TlsFiles {
   std::string certificate;  // A server's holds leaf and CA, a client's the leaf.
-  std::string key;
-  std::string ca;  // Whom the other end must come from.
+  std::string key;          // May be the same file (identity_file.h): both are then replaced at once.
+  std::string ca;           // Whom the other end must come from.
 };
 
 // Decides on every call that arrives, those to unknown methods too, before anything else is done with it. `method` is the path,
 // "/causeway.v1.Data/Fetch". Called on gRPC's threads, several at once; must not block. Its error is the call's status.
 using Authorizer = std::function<absl::Status(const PeerIdentity& peer, absl::string_view method)>;
 
+// Decides on every connection, after its handshake. As above; its error ends the connection.
+using ConnectionGate = std::function<absl::Status(const PeerIdentity& peer)>;
+
 // TLS 1.3 (see ConfigureGrpcProcess). A client may come without a certificate, it is then kAnonymous; one that presents a certificate that
 // does not verify gets no connection. Errors: InvalidArgument (files that do not parse or do not fit together), NotFound, PermissionDenied.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const TlsFiles& files,
-                                                                               Authorizer authorizer);
+                                                                               Authorizer authorizer,
+                                                                               ConnectionGate gate = nullptr);
 
 // A client with a certificate. The server must come from files.ca and be called kCoordinatorDnsName (the channel must say so: MakeChannel
 // does). Errors as above.

@@ -18,6 +18,9 @@ constexpr int kKeepaliveTimeMs = 1000;
 // Control pings have an idle connection; bulk ones queue behind data, which takes seconds on a slow line.
 constexpr int kControlTimeoutMs = 2000;
 constexpr int kBulkTimeoutMs = 10000;
+// A connection without a call is closed after so long; its client connects again when it needs to.
+constexpr int kMaxIdleMs = 300 * 1000;
+constexpr int kMaxCallsPerConnection = 100;
 
 }  // namespace
 
@@ -69,6 +72,8 @@ void ApplyServerArgs(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kMaxIdleMs);
   builder->SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder->SetMaxSendMessageSize(kMaxMessageBytes);
 }

@@ -27,7 +27,8 @@ void TuneMalloc();
 std::shared_ptr<grpc::Channel> MakeChannel(ChannelKind kind, const std::string& address,
                                            const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
-// What every server of ours needs: keepalive, message sizes, and an error when the port is in use.
+// What every server of ours needs: keepalive, bounds on message sizes, on calls at once over a connection and on how long it may be idle, and
+// an error when the port is in use.
 void ApplyServerArgs(grpc::ServerBuilder* builder);
 
 }  // namespace causeway::dataplane

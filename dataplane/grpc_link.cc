@@ -1,9 +1,9 @@
 #include "dataplane/grpc_link.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,6 +25,9 @@
 
 namespace causeway::dataplane {
 namespace {
+
+// Each has a thread. An honest worker has three at once, and those that broke until that is noticed.
+constexpr int kMaxLinksPerWorker = 16;
 
 // Breaks a call, which must outlive it, and remembers why. Thread-safe.
 class Breaker {
@@ -277,7 +280,14 @@ class GrpcBulkServicesImpl : public GrpcBulkServices {
   void CancelAll(absl::string_view reason) override {
     MutexLock lock(&mu_);
     cancelled_ = std::string(reason);
-    for (AcceptedLink* link : links_) link->Cancel(reason);
+    for (const auto& [link, peer] : links_) link->Cancel(reason);
+  }
+
+  void CancelWorker(const std::string& worker, absl::string_view reason) override {
+    MutexLock lock(&mu_);
+    for (const auto& [link, peer] : links_) {
+      if (peer.role == PeerIdentity::Role::kWorker && peer.name == worker) link->Cancel(reason);
+    }
   }
 
  private:
@@ -318,7 +328,15 @@ class GrpcBulkServicesImpl : public GrpcBulkServices {
     {
       MutexLock lock(&mu_);
       if (cancelled_.has_value()) return ToGrpc(absl::UnavailableError(*cancelled_));
-      links_.insert(&link);
+      const auto same = [&](const auto& entry) {
+        return entry.second.role == peer->role && entry.second.name == peer->name;
+      };
+      if (peer->role == PeerIdentity::Role::kWorker &&
+          std::count_if(links_.begin(), links_.end(), same) >= kMaxLinksPerWorker) {
+        return ToGrpc(absl::UnavailableError(
+            absl::StrCat("worker ", peer->name, " has ", kMaxLinksPerWorker, " bulk streams open already")));
+      }
+      links_.emplace(&link, *peer);
     }
     absl::Status status = handler_->Serve(kind, *peer, &link);
     if (absl::IsOutOfRange(status)) status = absl::InternalError(status.message());
@@ -332,7 +350,7 @@ class GrpcBulkServicesImpl : public GrpcBulkServices {
   DataService data_;
   ParametersService parameters_;
   Mutex mu_;
-  std::set<AcceptedLink*> links_ ABSL_GUARDED_BY(mu_);
+  std::map<AcceptedLink*, PeerIdentity> links_ ABSL_GUARDED_BY(mu_);
   std::optional<std::string> cancelled_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -2,11 +2,13 @@
 #define CAUSEWAY_DATAPLANE_GRPC_LINK_H_
 
 #include <memory>
+#include <string>
 
 #include <grpcpp/channel.h>
 #include <grpcpp/server_builder.h>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "dataplane/link.h"
 
@@ -26,6 +28,8 @@ class GrpcBulkServices {
   virtual ~GrpcBulkServices() = default;
   virtual void Register(grpc::ServerBuilder* builder) = 0;
   virtual void CancelAll(absl::string_view reason) = 0;
+  // Breaks the streams of one worker; later ones are the authorizer's to refuse.
+  virtual void CancelWorker(const std::string& worker, absl::string_view reason) = 0;
 };
 
 }  // namespace causeway::dataplane

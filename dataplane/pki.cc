@@ -207,6 +207,15 @@ absl::Time ToTime(const ASN1_TIME* time) {
   return absl::FromTM(parts, absl::UTCTimeZone());
 }
 
+absl::StatusOr<std::string> SerialOf(X509* certificate) {
+  BigNumber number(ASN1_INTEGER_to_BN(X509_get0_serialNumber(certificate), nullptr));
+  char* hex = number == nullptr ? nullptr : BN_bn2hex(number.get());
+  if (hex == nullptr) return Failed("read a serial number");
+  std::string serial = absl::AsciiStrToLower(hex);
+  OPENSSL_free(hex);
+  return serial;
+}
+
 absl::StatusOr<PeerIdentity> IdentityOf(X509* certificate) {
   Names names(static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
   std::vector<absl::string_view> uris;
@@ -219,11 +228,7 @@ absl::StatusOr<PeerIdentity> IdentityOf(X509* certificate) {
   if (uris.size() != 1)
     return absl::InvalidArgumentError(absl::StrCat("a certificate has one identity, this one ", uris.size()));
   ASSIGN_OR_RETURN(PeerIdentity identity, ParseIdentityUri(uris[0]));
-  BigNumber serial(ASN1_INTEGER_to_BN(X509_get0_serialNumber(certificate), nullptr));
-  char* hex = serial == nullptr ? nullptr : BN_bn2hex(serial.get());
-  if (hex == nullptr) return Failed("read a serial number");
-  identity.serial = absl::AsciiStrToLower(hex);
-  OPENSSL_free(hex);
+  ASSIGN_OR_RETURN(identity.serial, SerialOf(certificate));
   identity.not_after = ToTime(X509_get0_notAfter(certificate));
   return identity;
 }
@@ -282,6 +287,14 @@ absl::StatusOr<std::vector<std::string>> Handshake(int fd, absl::Time deadline) 
 }
 
 }  // namespace
+
+Validity ValidityFrom(absl::Time wall_now, absl::Duration lifetime) {
+  return {.not_before = wall_now - std::min(absl::Hours(1), lifetime / 10), .not_after = wall_now + lifetime};
+}
+
+absl::Time RenewalTime(const Validity& validity) {
+  return validity.not_before + (validity.not_after - validity.not_before) * 2 / 3;
+}
 
 absl::StatusOr<std::string> GenerateKeyPem() {
   Key key(EVP_EC_gen(SN_X9_62_prime256v1));
@@ -406,6 +419,16 @@ absl::Status CheckKeyMatches(absl::string_view certificate_pem, absl::string_vie
     return absl::InvalidArgumentError("the key does not belong to the certificate");
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<CertificateInfo> DescribeCertificate(absl::string_view pem) {
+  ASSIGN_OR_RETURN(Certificate certificate, ParsePem(pem));
+  CertificateInfo info;
+  ASSIGN_OR_RETURN(info.serial, SerialOf(certificate.get()));
+  ASSIGN_OR_RETURN(info.sha256, Pin(certificate.get()));
+  info.validity = {.not_before = ToTime(X509_get0_notBefore(certificate.get())),
+                   .not_after = ToTime(X509_get0_notAfter(certificate.get()))};
+  return info;
 }
 
 absl::StatusOr<std::string> CaPin(absl::string_view ca_pem) {

@@ -25,6 +25,13 @@ struct Validity {
   absl::Time not_after;
 };
 
+// Of a certificate made at `wall_now` for `lifetime`. It begins earlier, since other machines' clocks may be behind: by an hour, or a tenth of a
+// shorter life.
+Validity ValidityFrom(absl::Time wall_now, absl::Duration lifetime);
+
+// When to renew: at two thirds of its life.
+absl::Time RenewalTime(const Validity& validity);
+
 absl::StatusOr<std::string> GenerateKeyPem();
 
 // A certificate of its own authority. Errors: InvalidArgument (the key, a validity that ends before it begins).
@@ -59,6 +66,14 @@ absl::StatusOr<PeerIdentity> ParseCertificate(absl::string_view pem);
 
 // OK if both belong together. Errors: InvalidArgument.
 absl::Status CheckKeyMatches(absl::string_view certificate_pem, absl::string_view key_pem);
+
+struct CertificateInfo {
+  std::string serial;  // Hexadecimal, lower case.
+  std::string sha256;  // As CaPin.
+  Validity validity;
+};
+// The first one in `pem`, an authority's too. Errors: InvalidArgument (not a certificate).
+absl::StatusOr<CertificateInfo> DescribeCertificate(absl::string_view pem);
 
 // "sha256:" and 64 hexadecimal digits, of the certificate's DER form. Errors: InvalidArgument (not a certificate).
 absl::StatusOr<std::string> CaPin(absl::string_view ca_pem);

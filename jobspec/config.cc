@@ -137,6 +137,8 @@ absl::StatusOr<CoordinatorConfig> ParseCoordinatorYaml(absl::string_view text, c
       root.Duration("broken_stream_grace", config.broken_stream_grace, absl::ZeroDuration(), kLongest);
   config.profile = root.Duration("profile_seconds", config.profile, absl::Milliseconds(100), absl::Minutes(10));
   config.spool_limit_bytes = root.Bytes("spool_limit", config.spool_limit_bytes, 1 << 20);
+  config.certificate_lifetime =
+      root.Duration("certificate_lifetime", config.certificate_lifetime, absl::Seconds(5), absl::Hours(24 * 3650));
   if (config.lease < 2 * config.heartbeat) {
     root.AddError(
         "lease", absl::StrCat("found ", absl::FormatDuration(config.lease), "; allowed: at least twice the heartbeat (",
@@ -193,7 +195,9 @@ std::string FormatCoordinatorYaml(const CoordinatorConfig& config) {
       "broken_stream_grace: ", absl::FormatDuration(config.broken_stream_grace),
       "   # and one whose connection broke, for so long\n", "profile_seconds: ", absl::FormatDuration(config.profile),
       "       # how long workers measure at least\n", "spool_limit: ", FormatBytes(config.spool_limit_bytes),
-      "         # bytes of contributions not yet committed\n");
+      "         # bytes of contributions not yet committed\n",
+      "certificate_lifetime: ", absl::FormatDuration(config.certificate_lifetime),
+      "   # renewed at two thirds of it\n");
 }
 
 std::string FormatWorkerYaml(const WorkerConfig& config) {

@@ -45,6 +45,7 @@ struct CoordinatorConfig {
   absl::Duration broken_stream_grace = absl::Seconds(1);
   absl::Duration profile = absl::Seconds(2);  // `profile_seconds`: how long workers measure at least.
   int64_t spool_limit_bytes = int64_t{8} << 30;
+  absl::Duration certificate_lifetime = absl::Hours(24 * 365);  // Of those that are made from now on.
   friend bool operator==(const CoordinatorConfig&, const CoordinatorConfig&) = default;
 };
 
@@ -75,8 +76,8 @@ struct WorkerConfig {
 struct TlsPaths {
   std::string ca;
   std::string ca_key;       // Coordinator only: signs its workers' certificates.
-  std::string certificate;  // The coordinator's holds leaf and CA, the worker's the leaf.
-  std::string key;
+  std::string certificate;  // The coordinator's holds leaf and CA, the worker's the leaf; once it has run, the key too.
+  std::string key;          // Where the key lies before.
 };
 TlsPaths CoordinatorTlsPaths(const std::string& dir);  // DIR/tls/{ca.pem,ca.key,coordinator.pem,coordinator.key}
 TlsPaths WorkerTlsPaths(const std::string& dir);       // DIR/tls/{ca.pem,worker.pem,worker.key}

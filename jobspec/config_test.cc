@@ -59,6 +59,7 @@ lease: 1s
 broken_stream_grace: 0s
 profile_seconds: 500ms
 spool_limit: 1MiB
+certificate_lifetime: 24h
 )",
       "conf/coordinator.yaml");
   ASSERT_THAT(config, IsOk());
@@ -74,6 +75,7 @@ spool_limit: 1MiB
   expected.broken_stream_grace = absl::ZeroDuration();
   expected.profile = absl::Milliseconds(500);
   expected.spool_limit_bytes = 1 << 20;
+  expected.certificate_lifetime = absl::Hours(24);
   EXPECT_EQ(*config, expected);
 }
 
@@ -90,6 +92,7 @@ TEST(CoordinatorConfigTest, BadValues) {
         Case{"lease: 1s", "lease: found 1s; allowed: at least twice the heartbeat (1s)"},
         Case{"spool_limit: 5", "spool_limit: found \"5\""}, Case{"lease: -1s", "lease: found"},
         Case{"dir: [a]", "dir: found a list"}, Case{"profile_seconds: 1h", "profile_seconds: found \"1h\""},
+        Case{"certificate_lifetime: 1s", "certificate_lifetime: found \"1s\""},
         Case{"data-root: x", "unknown key; did you mean data_root?"}}) {
     EXPECT_THAT(ParseCoordinatorYaml(std::string("advertise: a:1\n") + c.line + "\n", "c.yaml"),
                 StatusIs(kInvalid, HasSubstr(c.message)))

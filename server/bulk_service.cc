@@ -265,11 +265,9 @@ absl::Status BulkService::Serve(LinkKind kind, const PeerIdentity& peer, datapla
   Metrics* metrics = coordinator_->metrics();
   if (link.out() > 0) metrics->CountTransfer("out", KindName(kind), link.out(), took);
   if (link.in() > 0) metrics->CountTransfer("in", KindName(kind), link.in(), took);
+  // Aloud, and not for each, says the guard what a peer does wrong.
   if (!status.ok()) {
-    // A peer that has what it wanted, or was told to stop, breaks off: nothing to worry about.
-    const bool usual = absl::IsCancelled(status) || absl::IsUnavailable(status);
-    log::Write(usual ? log::Level::kDebug : log::Level::kInfo, "transfer ended",
-               {{"kind", KindName(kind)}, {"peer", peer.name}, {"status", status}});
+    log::Debug("transfer ended", {{"kind", KindName(kind)}, {"peer", peer.name}, {"status", status}});
   }
   return status;
 }

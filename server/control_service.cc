@@ -1,10 +1,12 @@
 #include "server/control_service.h"
 
+#include <algorithm>
 #include <deque>
-#include <set>
+#include <map>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "dataplane/credentials.h"
@@ -23,7 +25,13 @@ using dataplane::PeerIdentity;
 using dataplane::ToGrpc;
 
 constexpr absl::Duration kWatchInterval = absl::Milliseconds(200);
-constexpr size_t kMaxQueuedWrites = 1000;  // A worker that does not read is let go of.
+constexpr size_t kMaxQueuedWrites = 1000;                      // A worker that does not read is let go of.
+constexpr absl::Duration kFirstHeartbeat = absl::Seconds(10);  // A stream that says nothing is ended after so long.
+// Heartbeats come once a second. More are read so often at most: a flood waits in its sender.
+constexpr absl::Duration kHeartbeatSpacing = absl::Milliseconds(20);
+constexpr int kHeartbeatBurst = 50;
+// Of one worker. The newest one counts; an older one ends when the newest speaks.
+constexpr int kMaxHeartbeatStreams = 4;
 
 // A stream whose end can be asked for from outside.
 class Closable {
@@ -35,31 +43,36 @@ class Closable {
 // The open streams. Thread-safe.
 class StreamSet {
  public:
-  // False: closing already.
-  bool Add(const std::shared_ptr<Closable>& stream) {
+  // `worker`: whose heartbeats it carries; empty: nobody's. Errors: Unavailable (closing already, or too many of this worker).
+  absl::Status Add(const std::shared_ptr<Closable>& stream, const std::string& worker) {
     MutexLock lock(&mu_);
-    if (closed_) return false;
-    streams_.insert(stream);
-    return true;
+    if (closed_) return absl::UnavailableError("the coordinator is shutting down");
+    const auto same = [&](const auto& entry) { return entry.second == worker; };
+    if (!worker.empty() && std::count_if(streams_.begin(), streams_.end(), same) >= kMaxHeartbeatStreams) {
+      return absl::UnavailableError(absl::StrCat("worker ", worker, " has too many heartbeat streams open"));
+    }
+    streams_.emplace(stream, worker);
+    return absl::OkStatus();
   }
   void Remove(const std::shared_ptr<Closable>& stream) {
     MutexLock lock(&mu_);
     streams_.erase(stream);
   }
   void CloseAll() {
-    std::set<std::shared_ptr<Closable>> streams;
+    std::map<std::shared_ptr<Closable>, std::string> streams;
     {
       MutexLock lock(&mu_);
       closed_ = true;
       streams = streams_;
     }
-    for (const auto& stream : streams) stream->Close(absl::UnavailableError("the coordinator is shutting down"));
+    for (const auto& [stream, worker] : streams)
+      stream->Close(absl::UnavailableError("the coordinator is shutting down"));
   }
 
  private:
   Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  std::set<std::shared_ptr<Closable>> streams_ ABSL_GUARDED_BY(mu_);
+  std::map<std::shared_ptr<Closable>, std::string> streams_ ABSL_GUARDED_BY(mu_);
 };
 
 // One worker's heartbeat stream. gRPC's share in the reactor is self_, until OnDone.
@@ -73,10 +86,14 @@ class HeartbeatReactor : public grpc::ServerBidiReactor<v1::HeartbeatRequest, v1
     reactor->self_ = reactor;
     if (!peer.ok()) {
       reactor->Close(peer.status());
-    } else if (!streams->Add(reactor)) {
-      reactor->Close(absl::UnavailableError("the coordinator is shutting down"));
+    } else if (absl::Status added = streams->Add(reactor, peer->name); !added.ok()) {
+      reactor->Close(added);
     } else {
       reactor->peer_ = *std::move(peer);
+      executor->AddAt(coordinator->options().clock->Now() + kFirstHeartbeat, [weak = reactor->weak_from_this()] {
+        if (auto self = weak.lock(); self != nullptr && self->stream_ == 0)
+          self->Close(absl::DeadlineExceededError("no heartbeat came"));
+      });
       reactor->ReadNext();
     }
     return reactor.get();
@@ -90,7 +107,11 @@ class HeartbeatReactor : public grpc::ServerBidiReactor<v1::HeartbeatRequest, v1
     // The next one is read when this one has been dealt with: a flood waits in its sender.
     executor_->Add([self = shared_from_this()] {
       self->Handle(self->request_);
-      self->ReadNext();
+      const absl::Time now = self->coordinator_->options().clock->Now();
+      self->paid_until_ = std::max(self->paid_until_, now) + kHeartbeatSpacing;
+      const absl::Time read_at = self->paid_until_ - kHeartbeatBurst * kHeartbeatSpacing;
+      if (read_at <= now) return self->ReadNext();
+      self->executor_->AddAt(read_at, [self] { self->ReadNext(); });
     });
   }
 
@@ -176,7 +197,9 @@ class HeartbeatReactor : public grpc::ServerBidiReactor<v1::HeartbeatRequest, v1
   std::shared_ptr<HeartbeatReactor> self_;
   PeerIdentity peer_;
   v1::HeartbeatRequest request_;
-  int64_t stream_ = 0;  // Executor only.
+  // Executor only.
+  int64_t stream_ = 0;
+  absl::Time paid_until_ = absl::InfinitePast();  // Each heartbeat costs kHeartbeatSpacing.
 
   Mutex mu_;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
@@ -194,8 +217,8 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::GetJobResponse>,
                                                              StreamSet* streams, const std::string& job) {
     std::shared_ptr<WatchReactor> reactor(new WatchReactor(coordinator, executor, clock, streams, job));
     reactor->self_ = reactor;
-    if (!streams->Add(reactor)) {
-      reactor->Close(absl::UnavailableError("the coordinator is shutting down"));
+    if (absl::Status added = streams->Add(reactor, ""); !added.ok()) {
+      reactor->Close(added);
     } else {
       executor->Add([reactor] { reactor->Look(); });
     }
@@ -287,6 +310,17 @@ grpc::ServerUnaryReactor* Unary(Executor* executor, grpc::CallbackServerContext*
   return reactor;
 }
 
+// As Unary, for work that depends on who calls.
+template <typename Response, typename Work>
+grpc::ServerUnaryReactor* ForPeer(Executor* executor, grpc::CallbackServerContext* context, Response* response,
+                                  Work work) {
+  return Unary(executor, context, response,
+               [peer = GetPeer(*context), work = std::move(work)]() -> absl::StatusOr<Response> {
+                 if (!peer.ok()) return peer.status();
+                 return work(*peer);
+               });
+}
+
 template <typename Response>
 absl::StatusOr<Response> Empty(const absl::Status& status) {
   if (!status.ok()) return status;
@@ -349,15 +383,18 @@ class MembershipService : public v1::Membership::CallbackService {
       return Empty<v1::LeaveResponse>(coordinator_->Leave(peer, *request));
     });
   }
+  grpc::ServerUnaryReactor* RenewCertificate(grpc::CallbackServerContext* context,
+                                             const v1::RenewCertificateRequest* request,
+                                             v1::RenewCertificateResponse* response) override {
+    return ForWorker(context, response, [this, request](const PeerIdentity& peer) {
+      return coordinator_->RenewCertificate(peer, *request);
+    });
+  }
 
  private:
   template <typename Response, typename Work>
   grpc::ServerUnaryReactor* ForWorker(grpc::CallbackServerContext* context, Response* response, Work work) {
-    return Unary(executor_, context, response,
-                 [peer = GetPeer(*context), work = std::move(work)]() -> absl::StatusOr<Response> {
-                   if (!peer.ok()) return peer.status();
-                   return work(*peer);
-                 });
+    return ForPeer(executor_, context, response, std::move(work));
   }
 
   Coordinator* const coordinator_;
@@ -463,6 +500,23 @@ class OperatorService : public v1::Operator::CallbackService {
   grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
                                        v1::ListModelsResponse* response) override {
     return Unary(executor_, context, response, [this, request] { return coordinator_->ListModels(request->job()); });
+  }
+  grpc::ServerUnaryReactor* ListCertificates(grpc::CallbackServerContext* context, const v1::ListCertificatesRequest*,
+                                             v1::ListCertificatesResponse* response) override {
+    return ForPeer(executor_, context, response,
+                   [this](const PeerIdentity& peer) { return coordinator_->ListCertificates(peer); });
+  }
+  grpc::ServerUnaryReactor* RequestRenewal(grpc::CallbackServerContext* context,
+                                           const v1::RequestRenewalRequest* request,
+                                           v1::RequestRenewalResponse* response) override {
+    return Unary(executor_, context, response, [this, request] { return coordinator_->RequestRenewal(*request); });
+  }
+  grpc::ServerUnaryReactor* RenewOperatorCertificate(grpc::CallbackServerContext* context,
+                                                     const v1::RenewCertificateRequest* request,
+                                                     v1::RenewCertificateResponse* response) override {
+    return ForPeer(executor_, context, response, [this, request](const PeerIdentity& peer) {
+      return coordinator_->RenewOperatorCertificate(peer, *request);
+    });
   }
 
  private:

@@ -90,6 +90,38 @@ absl::StatusOr<std::string> Sha256OfFile(const RandomAccessFile& file) {
   return digest.Finish();
 }
 
+// Reads the newest committed model. With `go_back` commits whose checkpoint is damaged or gone are taken off the end until one is whole; if
+// none is, all stay. Errors: DataLoss and those of reading, of the newest.
+absl::Status FindWholeModel(const std::string& job, const ParameterStore& store, bool go_back,
+                            std::vector<CommitRow>* commits, PackedModel* model) {
+  absl::Status of_newest;
+  for (size_t left = commits->size(); left > 0; --left) {
+    const CommitRow& commit = (*commits)[left - 1];
+    absl::StatusOr<PackedModel> loaded = store.Load(Version(commit.version));
+    if (loaded.ok() && dataplane::Sha256Of(**loaded) != commit.sha256) {
+      loaded = absl::DataLossError(
+          absl::StrCat(store.PathOf(Version(commit.version)), ": another model than the journal's"));
+    }
+    if (loaded.ok()) {
+      *model = *std::move(loaded);
+      commits->resize(left);
+      return absl::OkStatus();
+    }
+    // What the disk does not give now, it may give at the next start.
+    if (absl::IsInternal(loaded.status())) return loaded.status();
+    if (of_newest.ok()) of_newest = loaded.status();
+    if (!go_back) break;
+    // Old ones are not all kept.
+    if (left == commits->size() || !absl::IsNotFound(loaded.status())) {
+      log::Error("checkpoint damaged", {{"then", "going back to the version before"},
+                                        {"job", job},
+                                        {"version", commit.version},
+                                        {"status", loaded.status()}});
+    }
+  }
+  return of_newest;
+}
+
 template <typename Message>
 absl::StatusOr<Message> ParseStored(const std::string& bytes, absl::string_view what) {
   Message message;
@@ -104,7 +136,8 @@ WorkerRow WorkerRowOf(const Worker& worker) {
           .cert_expires_ms = absl::ToUnixMillis(worker.certificate_expires),
           .removed = worker.removed,
           .incarnation = worker.incarnation.value(),
-          .key_sha256 = worker.key_sha256};
+          .key_sha256 = worker.key_sha256,
+          .previous_serial = worker.previous_serial};
 }
 
 TokenRow TokenRowOf(const Token& token) {
@@ -146,6 +179,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(Options options
                    DataOwner::Create({.fs = o.fs, .data_root = o.data_root, .chunk_dir = JoinPath(o.dir, "chunks")}),
                    "chunks");
   coordinator->metrics_ = std::make_unique<Metrics>(o.registry);
+  coordinator->guard_ =
+      std::make_unique<PeerGuard>(PeerGuard::Options{.clock = o.clock, .metrics = coordinator->metrics_.get()});
   RETURN_IF_ERROR(coordinator->Recover());
   return coordinator;
 }
@@ -160,6 +195,7 @@ void Coordinator::Tick() {
   if (now >= gauges_at_ || gauges_at_ == absl::InfinitePast()) {
     gauges_at_ = now + kGaugeInterval;
     UpdateGauges();
+    if (options_.certificate != nullptr && options_.certificate->due()) RenewOwnCertificate();
   }
   options_.executor->AddAt(now + kTick, [this] { Tick(); });
 }
@@ -188,6 +224,7 @@ absl::Status Coordinator::Recover() {
                   .site = SiteId(row.site),
                   .certificate_serial = row.serial,
                   .certificate_expires = absl::FromUnixMillis(row.cert_expires_ms),
+                  .previous_serial = row.previous_serial,
                   .removed = row.removed,
                   .key_sha256 = row.key_sha256};
     worker.incarnation = Incarnation(row.incarnation);
@@ -244,12 +281,24 @@ absl::Status Coordinator::RecoverJob(JobRow row) {
     ASSIGN_OR_RETURN(stored.profiles[WorkerId(profile.worker)],
                      ParseStored<v1::DeviceProfile>(profile.profile, "a profile"));
   }
+  ASSIGN_OR_RETURN(entry->commits, journal_->LoadCommits(row.name));
+  PackedModel model;
+  absl::Status damaged;
+  const bool over = stored.state == v1::JOB_STATE_FINISHED || stored.state == v1::JOB_STATE_FAILED ||
+                    stored.state == v1::JOB_STATE_ABORTED;
+  if (entry->store != nullptr && !entry->commits.empty()) {
+    const size_t committed = entry->commits.size();
+    damaged = FindWholeModel(row.name, *entry->store, !over, &entry->commits, &model);
+    if (absl::IsInternal(damaged) && !over) return damaged;
+    if (entry->commits.size() < committed) {
+      RETURN_IF_ERROR(journal_->RollBack(row.name, entry->commits.back().version));
+    }
+  }
   ASSIGN_OR_RETURN(const std::vector<EvaluationRow> evaluations, journal_->LoadEvaluations(row.name));
   for (const EvaluationRow& evaluation : evaluations) {
     ASSIGN_OR_RETURN(v1::Evaluation e, ParseStored<v1::Evaluation>(evaluation.evaluation, "an evaluation"));
     stored.evaluations.push_back(std::move(e));
   }
-  ASSIGN_OR_RETURN(entry->commits, journal_->LoadCommits(row.name));
   for (const CommitRow& commit : entry->commits) {
     stored.version = std::max(stored.version, Version(commit.version));
     if (commit.round < 0) continue;
@@ -262,17 +311,10 @@ absl::Status Coordinator::RecoverJob(JobRow row) {
   entry->job = std::make_unique<Job>(std::move(options));
   entry->job->Restore(std::move(stored), now);
   Job* job = entry->job.get();
-  if (newest.value() >= 0 && entry->store != nullptr) {
-    absl::StatusOr<PackedModel> model = entry->store->Load(newest);
-    // The job fails for what is damaged; what the disk does not give now, it may give at the next start.
-    if (absl::IsInternal(model.status()) && !job->ended()) return model.status();
-    if (model.ok()) {
-      entry->store->Publish(newest, *model, entry->commits.back().sha256);
-    } else if (!job->ended()) {
-      log::Error("checkpoint damaged",
-                 {{"job", entry->row.name}, {"version", newest.value()}, {"status", model.status()}});
-      job->Fail(absl::StrCat("model version ", newest.value(), " cannot be read: ", model.status().message()), now);
-    }
+  if (model != nullptr) {
+    entry->store->Publish(newest, std::move(model), entry->commits.back().sha256);
+  } else if (!damaged.ok() && !job->ended()) {
+    job->Fail(absl::StrCat("no version of its model can be read: ", damaged.message()), now);
   }
   if (!job->ended()) {
     absl::Status data = data_owner_->Open(job->options().train, TrainSource(job->spec()));
@@ -626,9 +668,11 @@ absl::Status Coordinator::Authorize(const dataplane::PeerIdentity& peer, absl::s
     MutexLock lock(&roster_mu_);
     status = roster_.CheckCertificate(WorkerId(peer.name), SiteId(peer.site), peer.serial);
   }
-  if (!status.ok())
-    metrics_->CountRefusedCall(absl::IsUnauthenticated(status) ? "unauthenticated" : "permission_denied");
-  return status;
+  if (!status.ok()) {
+    guard_->CallRefused(peer, method, status);
+    return status;
+  }
+  return guard_->AdmitCall(peer, method);
 }
 
 // ---- Workers
@@ -646,16 +690,13 @@ absl::StatusOr<v1::JoinResponse> Coordinator::Join(const v1::JoinRequest& reques
   Membership trial = membership_;
   ASSIGN_OR_RETURN(const Worker worker,
                    trial.Join(token.id, HashTokenSecret(token.secret), request.worker_name(), key_sha256, wall_now));
-  const absl::Time expires = wall_now + options_.certificate_lifetime;
-  dataplane::LeafOptions leaf;
-  leaf.identity.role = dataplane::PeerIdentity::Role::kWorker;
-  leaf.identity.name = worker.name.value();
-  leaf.identity.site = worker.site.value();
-  leaf.validity = {.not_before = wall_now - absl::Hours(1), .not_after = expires};
-  ASSIGN_OR_RETURN(const std::string certificate,
-                   dataplane::SignCsr(request.csr_pem(), options_.ca_pem, options_.ca_key_pem, leaf));
+  dataplane::PeerIdentity holder;
+  holder.role = dataplane::PeerIdentity::Role::kWorker;
+  holder.name = worker.name.value();
+  holder.site = worker.site.value();
+  ASSIGN_OR_RETURN(const std::string certificate, SignFor(holder, request.csr_pem()));
   ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, dataplane::ParseCertificate(certificate));
-  trial.SetCertificate(worker.name, identity.serial, expires);
+  trial.SetCertificate(worker.name, identity.serial, identity.not_after);
   RETURN_IF_ERROR(
       journal_->AdmitWorker(WorkerRowOf(*trial.Find(worker.name)), TokenRowOf(trial.tokens().at(token.id))));
   const bool repeated = membership_.Find(worker.name) != nullptr;
@@ -745,6 +786,7 @@ absl::Status Coordinator::Heartbeat(int64_t stream, const v1::HeartbeatRequest& 
     v1::HeartbeatResponse response;
     response.set_sequence(request.sequence());
     response.set_wall_time_ms(absl::ToUnixMillis(wall_now));
+    response.set_renew_certificate(renewal_asked_.contains(name));
     entry.stream.send(response);
     return absl::OkStatus();
   }
@@ -1108,6 +1150,8 @@ absl::Status Coordinator::RemoveWorker(const std::string& name) {
     it->second.stream.close(absl::PermissionDeniedError(absl::StrCat("worker ", name, " was removed")));
     streams_.erase(it);
   }
+  if (options_.cut_off) options_.cut_off(name);
+  renewal_asked_.erase(id);
   for (auto& entry : jobs_) {
     if (entry->job->active()) entry->job->Forget(id, options_.clock->Now());
   }
@@ -1368,7 +1412,9 @@ absl::Status Coordinator::CheckFetch(const dataplane::PeerIdentity& peer, const 
 }
 
 void Coordinator::UpdateGauges() {
-  metrics_->SetCertificateExpiry(options_.certificate_expires - options_.clock->WallNow());
+  if (options_.certificate != nullptr) {
+    metrics_->SetCertificateExpiry(options_.certificate->info().validity.not_after - options_.clock->WallNow());
+  }
   metrics_->SetWorkers(membership_, options_.clock->Now(), options_.clock->WallNow());
   for (const auto& entry : jobs_) {
     if (entry->end_shown) continue;  // Nothing of it changes any more.

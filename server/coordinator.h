@@ -30,7 +30,9 @@
 #include "server/membership.h"
 #include "server/merge.h"
 #include "server/metrics.h"
+#include "server/own_certificate.h"
 #include "server/parameter_store.h"
+#include "server/peer_guard.h"
 #include "server/spool.h"
 
 namespace causeway::server {
@@ -49,15 +51,18 @@ class Coordinator {
     std::string advertise;  // host:port that workers dial
     std::string ca_pem;
     std::string ca_key_pem;
-    absl::Time certificate_expires = absl::InfiniteFuture();  // The coordinator's own; wall.
     absl::Duration heartbeat = absl::Seconds(1);
     absl::Duration lease = absl::Seconds(10);
     absl::Duration broken_stream_grace = absl::Seconds(1);
     absl::Duration profile_duration = absl::Seconds(2);
-    absl::Duration certificate_lifetime = absl::Hours(24 * 365);
+    absl::Duration certificate_lifetime = absl::Hours(24 * 365);  // Of workers and operators.
     int64_t spool_limit_bytes = int64_t{8} << 30;
 
+    // Breaks the bulk streams of a worker that was removed. On the executor; must not block. Empty: there are none.
+    std::function<void(const std::string& worker)> cut_off;
+
     // Not owned; outlive this.
+    OwnCertificate* certificate = nullptr;  // The coordinator's; null: somebody else looks after it.
     FileSystem* fs = nullptr;
     Clock* clock = nullptr;
     Executor* executor = nullptr;
@@ -73,7 +78,7 @@ class Coordinator {
   // Begins to tick. Stop ends that; the executor is stopped before this is destroyed.
   void Start();
 
-  // ---- Who may do what. Thread-safe; called for every RPC before it is looked at.
+  // ---- Who may do what, and how often. Thread-safe; called for every RPC before it is looked at.
   absl::Status Authorize(const dataplane::PeerIdentity& peer, absl::string_view method) const
       ABSL_LOCKS_EXCLUDED(roster_mu_);
 
@@ -97,6 +102,9 @@ class Coordinator {
   absl::Status ReportEvaluation(const dataplane::PeerIdentity& peer, const v1::ReportEvaluationRequest& request);
   absl::Status ReportFailure(const dataplane::PeerIdentity& peer, const v1::ReportFailureRequest& request);
   absl::Status Leave(const dataplane::PeerIdentity& peer, const v1::LeaveRequest& request);
+  // Errors: InvalidArgument (the request), PermissionDenied (removed meanwhile), those of the journal.
+  absl::StatusOr<v1::RenewCertificateResponse> RenewCertificate(const dataplane::PeerIdentity& peer,
+                                                                const v1::RenewCertificateRequest& request);
 
   // ---- Operators
   using SubmitCallback = absl::AnyInvocable<void(absl::StatusOr<v1::SubmitJobResponse>) &&>;
@@ -116,6 +124,12 @@ class Coordinator {
   v1::ListTokensResponse ListTokens() const;
   absl::Status RevokeToken(const std::string& text);  // Its id, or the whole token.
   absl::StatusOr<v1::ListModelsResponse> ListModels(const std::string& job) const;
+  // The operator's own is that of `peer`.
+  absl::StatusOr<v1::ListCertificatesResponse> ListCertificates(const dataplane::PeerIdentity& peer) const;
+  // Errors: NotFound, FailedPrecondition (a removed worker; a certificate of the coordinator that it does not look after).
+  absl::StatusOr<v1::RequestRenewalResponse> RequestRenewal(const v1::RequestRenewalRequest& request);
+  absl::StatusOr<v1::RenewCertificateResponse> RenewOperatorCertificate(
+      const dataplane::PeerIdentity& peer, const v1::RenewCertificateRequest& request) const;
 
   // ---- Bulk, in steps between which the caller moves bytes on its own thread
   // The sum of a round, shared by the threads that add to it.
@@ -156,6 +170,7 @@ class Coordinator {
   const Options& options() const { return options_; }
   Incarnation incarnation() const { return incarnation_; }
   Metrics* metrics() const { return metrics_.get(); }
+  PeerGuard* guard() const { return guard_.get(); }
 
  private:
   struct JobEntry {
@@ -207,6 +222,8 @@ class Coordinator {
   JobEntry* JobOf(const dataplane::PeerIdentity& peer, const v1::Fence& fence, absl::Status* error);
   absl::Status PutWorker(const Worker& worker);
   absl::Status PutToken(const Token& token);
+  absl::StatusOr<std::string> SignFor(const dataplane::PeerIdentity& holder, const std::string& csr_pem) const;
+  void RenewOwnCertificate();
   JobRow RowOf(const JobEntry& entry) const;
   absl::StatusOr<std::shared_ptr<ParameterStore>> MakeStore(const std::string& job,
                                                             const dataplane::Layout& layout) const;
@@ -220,11 +237,15 @@ class Coordinator {
   std::unique_ptr<Spool> spool_;
   std::unique_ptr<DataOwner> data_owner_;
   std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<PeerGuard> guard_;
   Membership membership_;
   std::vector<std::unique_ptr<JobEntry>> jobs_;  // In order of submission.
   std::set<SiteId> unstored_sites_;  // Whose newest generation is not in the journal: it is told to nobody.
   std::map<WorkerId, Stream> streams_;
   int64_t next_stream_ = 1;
+  std::set<WorkerId> renewal_asked_;  // By an operator, and not done yet.
+  bool renewing_ = false;             // The coordinator's own, on io.
+  absl::Time renew_again_at_ = absl::InfinitePast();
   std::set<std::string> submitting_;  // Names and request ids whose data is being read.
   absl::Time recovering_until_ = absl::InfinitePast();
   absl::Time gauges_at_ = absl::InfinitePast();

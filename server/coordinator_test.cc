@@ -132,6 +132,47 @@ TEST_F(CoordinatorTest, ASpooledContributionThatIsDamagedCostsTheRoundOnly) {
   EXPECT_EQ(Job().rounds(1).contributions(), 3);
 }
 
+TEST_F(CoordinatorTest, ADamagedCheckpointCostsTheRoundsSinceTheLastWholeOne) {
+  Fleet(2);
+  ASSERT_OK(Submit(Yaml("job", "end: {rounds: 5}\ncheckpoint: {keep: 5}\n")));
+  RunUntilTraining(3);
+  Kill();
+  const auto damage = [&](int version) {
+    const std::string path = dir_.Join(absl::StrCat("state/jobs/job/model-00000", version, ".safetensors"));
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-10, std::ios::end);
+    file.put('\x5a');
+    EXPECT_TRUE(file.good()) << path;
+  };
+  damage(3);
+  std::filesystem::remove(dir_.Join("state/jobs/job/model-000002.safetensors"));
+  Start();
+  EXPECT_EQ(Job().summary().state(), v1::JOB_STATE_TRAINING);
+  EXPECT_EQ(Job().summary().version(), 1);
+  for (auto& [name, worker] : workers_) {
+    ++worker.incarnation;
+    worker.pushed.clear();
+    Connect(worker);
+  }
+  Run();
+  EXPECT_EQ(Job().summary().state(), v1::JOB_STATE_FINISHED) << Job().summary().reason();
+  EXPECT_EQ(Job().summary().version(), 5);
+  EXPECT_EQ(Job().rounds_size(), 5);
+}
+
+TEST_F(CoordinatorTest, AJobWithoutAWholeCheckpointFailsAndNamesIt) {
+  Fleet(2);
+  ASSERT_OK(Submit(Yaml("job", "end: {rounds: 3}\n")));
+  RunUntilTraining(1);
+  Kill();
+  for (const auto& file : std::filesystem::directory_iterator(dir_.Join("state/jobs/job"))) {
+    std::filesystem::resize_file(file.path(), 20);
+  }
+  Start();
+  EXPECT_EQ(Job().summary().state(), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(Job().summary().reason(), HasSubstr("model-000001.safetensors"));
+}
+
 TEST_F(CoordinatorTest, AWorkerThatDoesNotComeBackAfterARestartIsGivenALease) {
   Fleet(4);
   ASSERT_OK(Submit(Yaml("job")));

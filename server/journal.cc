@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -13,11 +14,11 @@
 namespace causeway::server {
 namespace {
 
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kSchemaVersion = 2;
 
 constexpr char kSchema[] = R"sql(
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-INSERT INTO meta VALUES ('schema_version', 1), ('incarnation', 0);
+INSERT INTO meta VALUES ('schema_version', 2), ('incarnation', 0);
 CREATE TABLE sites (name TEXT PRIMARY KEY, generation INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE tokens (
   id TEXT PRIMARY KEY, site TEXT NOT NULL REFERENCES sites ON DELETE CASCADE, sha256 BLOB NOT NULL, uses INTEGER NOT NULL,
@@ -25,7 +26,7 @@ CREATE TABLE tokens (
 CREATE TABLE workers (
   name TEXT PRIMARY KEY, site TEXT NOT NULL REFERENCES sites ON DELETE CASCADE, serial TEXT NOT NULL,
   cert_expires_ms INTEGER NOT NULL, removed INTEGER NOT NULL, incarnation INTEGER NOT NULL,
-  key_sha256 BLOB NOT NULL) STRICT, WITHOUT ROWID;
+  key_sha256 BLOB NOT NULL, previous_serial TEXT NOT NULL DEFAULT '') STRICT, WITHOUT ROWID;
 CREATE TABLE jobs (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, request_id TEXT UNIQUE, yaml TEXT NOT NULL, spec BLOB NOT NULL,
   state INTEGER NOT NULL, reason TEXT NOT NULL, submitted_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL,
@@ -50,6 +51,12 @@ CREATE TABLE evaluations (
   job TEXT NOT NULL REFERENCES jobs (name), version INTEGER NOT NULL, evaluation BLOB NOT NULL,
   PRIMARY KEY (job, version)) STRICT, WITHOUT ROWID;
 )sql";
+
+// What brings a file from version i + 1 to i + 2. Each ends as kSchema would have made it, but for the order of columns.
+constexpr const char* kMigrations[] = {
+    "ALTER TABLE workers ADD COLUMN previous_serial TEXT NOT NULL DEFAULT ''",
+};
+static_assert(std::size(kMigrations) == kSchemaVersion - 1);
 
 absl::Status ErrorOf(sqlite3* db, absl::string_view doing) {
   const int code = sqlite3_extended_errcode(db);
@@ -226,6 +233,14 @@ absl::Status PrepareSchema(sqlite3* db) {
   if (ours != 1) return absl::FailedPreconditionError("journal: the file is a database of another program");
   ASSIGN_OR_RETURN(int64_t version, SelectInteger(db, "SELECT value FROM meta WHERE key = 'schema_version'"));
   if (version == kSchemaVersion) return absl::OkStatus();
+  if (version >= 1 && version < kSchemaVersion) {
+    RETURN_IF_ERROR(InTransaction(db, "bring the file to the present schema", [&]() -> absl::Status {
+      for (int64_t v = version; v < kSchemaVersion; ++v) RETURN_IF_ERROR(Execute(db, kMigrations[v - 1], "migrate"));
+      return Run(db, "UPDATE meta SET value = ? WHERE key = 'schema_version'", "migrate", kSchemaVersion).status();
+    }));
+    log::Info("journal migrated", {{"from", version}, {"to", kSchemaVersion}});
+    return absl::OkStatus();
+  }
   return absl::FailedPreconditionError(absl::StrCat("journal: the file has schema version ", version,
                                                     ", this program knows version ", kSchemaVersion,
                                                     ": start the program that wrote it, or a newer one"));
@@ -238,8 +253,8 @@ absl::Status PutTokenRow(sqlite3* db, const TokenRow& row) {
 }
 
 absl::Status PutWorkerRow(sqlite3* db, const WorkerRow& row) {
-  return Run(db, "INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?, ?, ?)", "write a worker", row.name, row.site,
-             row.serial, row.cert_expires_ms, row.removed, row.incarnation, Blob{row.key_sha256})
+  return Run(db, "INSERT OR REPLACE INTO workers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", "write a worker", row.name, row.site,
+             row.serial, row.cert_expires_ms, row.removed, row.incarnation, Blob{row.key_sha256}, row.previous_serial)
       .status();
 }
 
@@ -340,10 +355,12 @@ absl::Status Journal::AdmitWorker(const WorkerRow& worker, const TokenRow& token
 absl::StatusOr<std::vector<WorkerRow>> Journal::LoadWorkers() {
   MutexLock lock(&mu_);
   return Select<WorkerRow>(
-      db_, "SELECT name, site, serial, cert_expires_ms, removed, incarnation, key_sha256 FROM workers ORDER BY name",
+      db_,
+      "SELECT name, site, serial, cert_expires_ms, removed, incarnation, key_sha256, previous_serial FROM workers "
+      "ORDER BY name",
       "read the workers", [](Statement* s, WorkerRow* row) {
         s->Read(row->name, row->site, row->serial, row->cert_expires_ms, row->removed, row->incarnation,
-                row->key_sha256);
+                row->key_sha256, row->previous_serial);
       });
 }
 
@@ -444,6 +461,17 @@ absl::Status Journal::CommitRound(const CommitRow& commit, const JobRow* job) {
                         commit.job, commit.fragment, commit.round)
                         .status());
     return job == nullptr ? absl::OkStatus() : UpdateJobRow(db_, *job);
+  });
+}
+
+absl::Status Journal::RollBack(const std::string& job, int64_t version) {
+  MutexLock lock(&mu_);
+  return InTransaction(db_, "roll back", [&]() -> absl::Status {
+    for (const char* sql : {"DELETE FROM commits WHERE job = ? AND version > ?",
+                            "DELETE FROM evaluations WHERE job = ? AND version > ?"}) {
+      RETURN_IF_ERROR(Run(db_, sql, "roll back", job, version).status());
+    }
+    return Run(db_, "DELETE FROM contributions WHERE job = ?", "roll back", job).status();
   });
 }
 

@@ -40,7 +40,8 @@ struct WorkerRow {
   int64_t cert_expires_ms = 0;
   bool removed = false;
   int64_t incarnation = 0;
-  std::string key_sha256;  // Of the public key that it joined with, 32 raw bytes.
+  std::string key_sha256;       // Of its public key, 32 raw bytes.
+  std::string previous_serial;  // Of the certificate before, if that still counts.
 };
 
 struct JobRow {
@@ -113,7 +114,7 @@ struct EvaluationRow {
 // the writes also NotFound (the row belongs to a site or a job that is not there).
 class Journal {
  public:
-  // Opens or makes the journal; its folder must exist. Errors: also FailedPrecondition (a newer program's file, the
+  // Opens or makes the journal; its folder must exist. One of an older program is brought to the present schema, in one transaction. Errors: also FailedPrecondition (a newer program's file, the
   // message has both schema versions; another program's file; another process is
   // writing), PermissionDenied (the file cannot be opened).
   static absl::StatusOr<std::unique_ptr<Journal>> Open(const std::string& path);
@@ -160,6 +161,8 @@ class Journal {
   // Adds the commit, drops the contributions of its round and, if `job` is given, updates that row, all together.
   // Errors: also AlreadyExists (the round is committed), NotFound.
   absl::Status CommitRound(const CommitRow& commit, const JobRow* job = nullptr) ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes back what came after `version` was committed: commits, evaluations, contributions. Its checkpoints are lost.
+  absl::Status RollBack(const std::string& job, int64_t version) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::vector<CommitRow>> LoadCommits(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
 
   absl::Status PutEvaluation(const EvaluationRow& row) ABSL_LOCKS_EXCLUDED(mu_);

@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <sstream>
 #include <thread>
 #include <tuple>
 
@@ -266,6 +268,28 @@ TEST_F(JournalTest, ContributionsLiveUntilTheirRoundIsCommittedOrDropped) {
   EXPECT_THAT(journal_->LoadJobs(), IsOkAndHolds(ElementsAre(Field(&JobRow::state, 6))));
 }
 
+TEST_F(JournalTest, RollingBackTakesWhatCameLater) {
+  for (const std::string name : {"job", "other"}) {
+    ASSERT_OK(journal_->AddJob(Job(name)));
+    for (int64_t version = 0; version < 4; ++version) {
+      CommitRow commit;
+      commit.job = name;
+      commit.round = version - 1;
+      commit.version = version;
+      ASSERT_OK(journal_->CommitRound(commit));
+      ASSERT_OK(journal_->PutEvaluation({name, version, kBytes}));
+    }
+  }
+  ASSERT_OK(journal_->AddContribution(Contribution(3, "a-1")));
+  ASSERT_OK(journal_->RollBack("job", 1));
+  Reopen();
+  EXPECT_THAT(journal_->LoadCommits("job"),
+              IsOkAndHolds(ElementsAre(Field(&CommitRow::version, 0), Field(&CommitRow::version, 1))));
+  EXPECT_THAT(journal_->LoadEvaluations("job"), IsOkAndHolds(SizeIs(2)));
+  EXPECT_THAT(journal_->LoadContributions("job"), IsOkAndHolds(IsEmpty()));
+  EXPECT_THAT(journal_->LoadCommits("other"), IsOkAndHolds(SizeIs(4)));
+}
+
 TEST_F(JournalTest, WhatIsWrittenIsInTheFilesAtOnce) {
   ASSERT_OK(journal_->PutSite({"a", 5}));
   // As a crash would leave them: the journal is still open.
@@ -324,9 +348,53 @@ TEST_F(JournalTest, ThreadsShareIt) {
 
 TEST_F(JournalTest, ANewerSchemaIsRefused) {
   journal_.reset();
-  Execute(path_, "UPDATE meta SET value = 2 WHERE key = 'schema_version'");
+  Execute(path_, "UPDATE meta SET value = 3 WHERE key = 'schema_version'");
   EXPECT_THAT(Journal::Open(path_), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                             AllOf(HasSubstr("schema version 2"), HasSubstr("knows version 1"))));
+                                             AllOf(HasSubstr("schema version 3"), HasSubstr("knows version 2"))));
+}
+
+// tests/golden has the dump of a journal that a program of version 1 wrote: two sites, one worker and one that was removed, a job that ended.
+TEST_F(JournalTest, AJournalOfVersion1IsMigrated) {
+  std::stringstream dump;
+  dump << std::ifstream(CAUSEWAY_SOURCE_DIR "/tests/golden/journal_v1.sql").rdbuf();
+  const std::string old = dir_.Join("old.db");
+  Execute(old, dump.str());
+  // A new one has the same tables, whatever the order of their columns.
+  const auto columns = [&](const std::string& path) {
+    std::multiset<std::string> found;
+    sqlite3* db = nullptr;
+    EXPECT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+    sqlite3_exec(
+        db, "SELECT m.name || '.' || c.name || ' ' || c.type FROM sqlite_schema m, pragma_table_info(m.name) c",
+        [](void* into, int, char** values, char**) {
+          static_cast<std::multiset<std::string>*>(into)->insert(values[0]);
+          return 0;
+        },
+        &found, nullptr);
+    sqlite3_close(db);
+    return found;
+  };
+  for (int start = 0; start < 2; ++start) {
+    ASSERT_OK_AND_ASSIGN(std::unique_ptr<Journal> journal, Journal::Open(old));
+    EXPECT_THAT(journal->LoadSites(), IsOkAndHolds(SizeIs(2)));
+    EXPECT_THAT(journal->LoadTokens(), IsOkAndHolds(SizeIs(3)));
+    ASSERT_OK_AND_ASSIGN(std::vector<WorkerRow> workers, journal->LoadWorkers());
+    ASSERT_THAT(workers, SizeIs(2));
+    EXPECT_EQ(workers[0].serial, "676c93c3885eb80881b43e4bb248482a");
+    EXPECT_EQ(workers[0].key_sha256.size(), 32u);
+    EXPECT_EQ(workers[0].previous_serial, start == 0 ? "" : "0abc");
+    EXPECT_TRUE(workers[1].removed);
+    workers[0].previous_serial = "0abc";
+    ASSERT_OK(journal->PutWorker(workers[0]));
+    EXPECT_THAT(journal->LoadJobs(), IsOkAndHolds(SizeIs(1)));
+    EXPECT_THAT(journal->LoadCommits("job"), IsOkAndHolds(SizeIs(3)));
+    EXPECT_THAT(journal->LoadEvaluations("job"), IsOkAndHolds(SizeIs(3)));
+    EXPECT_THAT(journal->LoadPlans("job"), IsOkAndHolds(SizeIs(1)));
+    EXPECT_THAT(journal->LoadProfiles("job"), IsOkAndHolds(SizeIs(2)));
+    EXPECT_THAT(journal->NextIncarnation(), IsOkAndHolds(start + 2));
+    journal.reset();
+    EXPECT_EQ(columns(old), columns(path_));
+  }
 }
 
 TEST_F(JournalTest, ForeignAndDamagedFilesAreRefused) {

@@ -1,5 +1,7 @@
 // causeway-coordinator: flags, signals, exit codes; everything else is in server.cc.
 
+#include <sys/resource.h>
+
 #include <csignal>
 #include <iostream>
 #include <string>
@@ -36,6 +38,12 @@ int main(int argc, char** argv) {
   using namespace causeway;  // NOLINT
   dataplane::ConfigureGrpcProcess();
   dataplane::TuneMalloc();
+  // Each worker has two connections, each transfer files: what the system allows at most is not too much.
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
   // Blocked before any thread starts, so that only sigwait below sees them.
   sigset_t signals;
   sigemptyset(&signals);

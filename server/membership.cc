@@ -86,6 +86,15 @@ void Membership::SetCertificate(const WorkerId& name, const std::string& serial,
   Worker& worker = workers_.at(name);
   worker.certificate_serial = serial;
   worker.certificate_expires = expires;
+  worker.previous_serial.clear();
+}
+
+void Membership::RenewCertificate(const WorkerId& name, const std::string& presented, const std::string& serial,
+                                  absl::Time expires, absl::string_view key_sha256) {
+  SetCertificate(name, serial, expires);
+  Worker& worker = workers_.at(name);
+  worker.previous_serial = presented;
+  worker.key_sha256 = std::string(key_sha256);
 }
 
 absl::Status Membership::CheckCertificate(const WorkerId& name, const SiteId& site, const std::string& serial) const {
@@ -93,7 +102,8 @@ absl::Status Membership::CheckCertificate(const WorkerId& name, const SiteId& si
   if (worker == nullptr)
     return absl::PermissionDeniedError(absl::StrCat("no worker ", name.value(), " is known here; join again"));
   if (worker->removed) return absl::PermissionDeniedError(absl::StrCat("worker ", name.value(), " was removed"));
-  if (worker->site != site || worker->certificate_serial != serial) {
+  const bool counts = serial == worker->certificate_serial || (!serial.empty() && serial == worker->previous_serial);
+  if (worker->site != site || !counts) {
     return absl::PermissionDeniedError(absl::StrCat("this certificate of worker ", name.value(), " was replaced"));
   }
   return absl::OkStatus();

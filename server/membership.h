@@ -36,8 +36,9 @@ struct Worker {
   SiteId site;
   std::string certificate_serial;
   absl::Time certificate_expires;  // wall
+  std::string previous_serial;     // Of the certificate that the newest was asked for with; empty: it came by joining.
   bool removed = false;
-  std::string key_sha256;  // Of the public key that it joined with, 32 raw bytes.
+  std::string key_sha256;  // Of the newest certificate's public key, 32 raw bytes.
 
   // Of the current connection.
   bool live = false;
@@ -91,7 +92,13 @@ class Membership {
   // The certificate that was made for a worker that has just joined; an earlier one of its counts no more.
   void SetCertificate(const WorkerId& name, const std::string& serial, absl::Time expires);
 
-  // Whether this certificate still counts. Errors: PermissionDenied (unknown or removed worker, replaced certificate).
+  // A certificate that the worker has asked for with the one of `presented`, which counts on until it expires: the worker's open
+  // connections have it, and the answer may be lost.
+  void RenewCertificate(const WorkerId& name, const std::string& presented, const std::string& serial,
+                        absl::Time expires, absl::string_view key_sha256);
+
+  // Whether this certificate still counts; its dates are not looked at. Errors: PermissionDenied (unknown or removed worker, replaced
+  // certificate).
   absl::Status CheckCertificate(const WorkerId& name, const SiteId& site, const std::string& serial) const;
   absl::Status RemoveWorker(const WorkerId& name);  // NotFound
 

@@ -186,4 +186,16 @@ void Metrics::CountRefusedCall(const std::string& reason) {
       ->Increment();
 }
 
+void Metrics::CountRefusedConnection(const std::string& reason) {
+  registry_
+      ->GetCounter("causeway_refused_connections_total", "Connections refused after the TLS handshake.",
+                   {{"reason", reason}})
+      ->Increment();
+}
+
+void Metrics::CountFailedCall(const std::string& code) {
+  registry_->GetCounter("causeway_failed_calls_total", "Calls that ended with an error, by its code.", {{"code", code}})
+      ->Increment();
+}
+
 }  // namespace causeway::server

@@ -33,7 +33,10 @@ class Metrics {
                    const v1::StoredContribution& info);
   // `direction`: in or out; `kind`: fetch, probe, pull, push.
   void CountTransfer(const std::string& direction, const std::string& kind, double bytes, absl::Duration took);
+  // A call by the reason why it was not let in; one that was, by the code it failed with.
   void CountRefusedCall(const std::string& reason);
+  void CountRefusedConnection(const std::string& reason);
+  void CountFailedCall(const std::string& code);
 
  private:
   MetricRegistry* const registry_;

@@ -108,6 +108,8 @@ TEST_F(MetricsTest, Counters) {
   metrics_.CountContribution("j", "not_finite");
   metrics_.CountTransfer("in", "push", 1000, absl::Seconds(2));
   metrics_.CountRefusedCall("permission_denied");
+  metrics_.CountRefusedConnection("too_many_connections");
+  metrics_.CountFailedCall("data_loss");
   metrics_.SetDisk(5e9, 12);
   metrics_.SetCertificateExpiry(absl::Hours(1));
   const std::string text = Text();
@@ -119,6 +121,8 @@ TEST_F(MetricsTest, Counters) {
   EXPECT_THAT(text, HasSubstr("causeway_transfer_bytes_total{direction=\"in\",kind=\"push\"} 1000\n"));
   EXPECT_THAT(text, HasSubstr("causeway_transfer_seconds_total{direction=\"in\",kind=\"push\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("causeway_refused_calls_total{reason=\"permission_denied\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("causeway_refused_connections_total{reason=\"too_many_connections\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("causeway_failed_calls_total{code=\"data_loss\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("causeway_spool_bytes 12\n"));
   EXPECT_THAT(text, HasSubstr("causeway_certificate_expiry_seconds 3600\n"));
 }

@@ -28,6 +28,8 @@
 #include "server/bulk_service.h"
 #include "server/control_service.h"
 #include "server/coordinator.h"
+#include "server/grpc_call_watch.h"
+#include "server/own_certificate.h"
 
 namespace causeway::server {
 namespace {
@@ -48,17 +50,19 @@ class ServerImpl : public Server {
     Coordinator::Options options;
     ASSIGN_OR_RETURN(options.ca_pem, fs->ReadFile(tls.ca, kMaxPemBytes), "made by `causeway init`");
     ASSIGN_OR_RETURN(options.ca_key_pem, fs->ReadFile(tls.ca_key, kMaxPemBytes), "made by `causeway init`");
-    ASSIGN_OR_RETURN(const std::string certificate, fs->ReadFile(tls.certificate, kMaxPemBytes),
+    ASSIGN_OR_RETURN(certificate_,
+                     OwnCertificate::Create({.fs = fs,
+                                             .clock = clock,
+                                             .path = tls.certificate,
+                                             .key_path = tls.key,
+                                             .ca_pem = options.ca_pem,
+                                             .ca_key_pem = options.ca_key_pem,
+                                             .hosts = {config.advertise.host},
+                                             .lifetime = config.certificate_lifetime}),
                      "made by `causeway init`");
-    ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, dataplane::ParseCertificate(certificate), tls.certificate);
-    if (identity.role != dataplane::PeerIdentity::Role::kCoordinator) {
-      return absl::InvalidArgumentError(absl::StrCat(tls.certificate, " is not a coordinator's certificate"));
-    }
-    if (identity.not_after <= clock->WallNow()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(tls.certificate, " expired at ", absl::FormatTime(identity.not_after, absl::UTCTimeZone())));
-    }
-    options.certificate_expires = identity.not_after;
+    options.certificate = certificate_.get();
+    options.certificate_lifetime = config.certificate_lifetime;
+    options.cut_off = [this](const std::string& worker) { bulk_->CancelWorker(worker, "the worker was removed"); };
     registry_ = MetricRegistry::Create();
     executor_ = std::make_unique<SerialExecutor>("coordinator", clock);
     io_ = std::make_unique<SerialExecutor>("coordinator-io", clock);
@@ -81,9 +85,12 @@ class ServerImpl : public Server {
     control_ = ControlService::Create(coordinator_.get(), executor_.get(), clock);
 
     ASSIGN_OR_RETURN(auto credentials, dataplane::MakeServerCredentials(
-                                           {.certificate = tls.certificate, .key = tls.key, .ca = tls.ca},
+                                           {.certificate = tls.certificate, .key = tls.certificate, .ca = tls.ca},
                                            [this](const dataplane::PeerIdentity& peer, absl::string_view method) {
                                              return coordinator_->Authorize(peer, method);
+                                           },
+                                           [this](const dataplane::PeerIdentity& peer) {
+                                             return coordinator_->guard()->AdmitConnection(peer);
                                            }));
     executor_->Start();
     io_->Start();
@@ -97,6 +104,11 @@ class ServerImpl : public Server {
     builder.AddListeningPort(address, credentials, &port_);
     control_->Register(&builder);
     bulk_->Register(&builder);
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> watches;
+    watches.push_back(
+        MakeCallWatch([this](const dataplane::PeerIdentity& peer, absl::string_view method,
+                             const absl::Status& status) { coordinator_->guard()->CallFailed(peer, method, status); }));
+    builder.experimental().SetInterceptorCreators(std::move(watches));
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
       return absl::UnavailableError(
@@ -140,6 +152,7 @@ class ServerImpl : public Server {
 
  private:
   std::unique_ptr<FileSystem::Lock> lock_;
+  std::unique_ptr<OwnCertificate> certificate_;
   std::unique_ptr<MetricRegistry> registry_;
   std::unique_ptr<SerialExecutor> executor_;
   std::unique_ptr<SerialExecutor> io_;

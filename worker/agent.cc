@@ -193,6 +193,7 @@ void Agent::OnResponse(int64_t stream, const v1::HeartbeatResponse& response) {
     const absl::Time middle = heartbeat_sent_wall_ + (now - heartbeat_sent_wall_) / 2;
     options_.metrics->HeartbeatAnswered(absl::ToDoubleSeconds(middle - absl::FromUnixMillis(response.wall_time_ms())));
   }
+  if (response.renew_certificate() && options_.renew_certificate) options_.renew_certificate();
   state_.OnHeartbeatResponse(options_.clock->Now(), response);
   Pump();
 }

@@ -49,6 +49,8 @@ class Agent {
     AgentState::Options state;
     absl::Duration answer_grace = kAnswerGrace;
     Backoff::Options report_backoff;
+    // An operator asks for a new certificate; told again with each heartbeat until there is one. On the control thread; must not block.
+    std::function<void()> renew_certificate;
     // The coordinator refuses this worker for good, with its reason; once, on the control thread. Nothing runs afterwards.
     std::function<void(const absl::Status&)> on_give_up;
     // Makes a serial executor, its thread named so. Empty: SerialExecutor.

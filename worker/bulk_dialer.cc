@@ -18,6 +18,12 @@ void BulkDialer::Follow(const v1::RegisterResponse& response) {
   address_ = std::move(address);
 }
 
+void BulkDialer::Reconnect() {
+  MutexLock lock(&mu_);
+  for (auto& [address, dialer] : dialers_) former_.push_back(std::move(dialer));
+  dialers_.clear();
+}
+
 std::string BulkDialer::address() const {
   MutexLock lock(&mu_);
   return address_;

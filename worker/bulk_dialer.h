@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "dataplane/link.h"
@@ -26,6 +27,9 @@ class BulkDialer : public dataplane::LinkDialer {
   void Follow(const v1::RegisterResponse& response) ABSL_LOCKS_EXCLUDED(mu_);
   std::string address() const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Links dialed from now on get dialers made anew, and with them connections; links that are open stay.
+  void Reconnect() ABSL_LOCKS_EXCLUDED(mu_);
+
   absl::StatusOr<std::unique_ptr<dataplane::Link>> Dial(dataplane::LinkKind kind, absl::Time deadline) override
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -34,7 +38,8 @@ class BulkDialer : public dataplane::LinkDialer {
   const std::string configured_;
   mutable Mutex mu_;
   std::string address_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, std::unique_ptr<dataplane::LinkDialer>> dialers_ ABSL_GUARDED_BY(mu_);  // Kept for their links.
+  std::map<std::string, std::unique_ptr<dataplane::LinkDialer>> dialers_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::unique_ptr<dataplane::LinkDialer>> former_ ABSL_GUARDED_BY(mu_);  // Kept for their links.
 };
 
 }  // namespace causeway::worker

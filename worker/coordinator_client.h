@@ -37,6 +37,8 @@ class CoordinatorClient {
   virtual absl::Status ReportEvaluation(const v1::ReportEvaluationRequest& request, absl::Time deadline) = 0;
   virtual absl::Status ReportFailure(const v1::ReportFailureRequest& request, absl::Time deadline) = 0;
   virtual absl::Status Leave(const v1::LeaveRequest& request, absl::Time deadline) = 0;
+  virtual absl::StatusOr<v1::RenewCertificateResponse> RenewCertificate(const v1::RenewCertificateRequest& request,
+                                                                        absl::Time deadline) = 0;
 };
 
 }  // namespace causeway::worker

@@ -102,17 +102,24 @@ class GrpcHeartbeatStream : public CoordinatorClient::HeartbeatStream,
   bool done_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-class GrpcCoordinatorClient : public CoordinatorClient {
+class GrpcCoordinatorClientImpl : public GrpcCoordinatorClient {
  public:
-  GrpcCoordinatorClient(std::shared_ptr<grpc::Channel> channel, Clock* clock)
-      : stub_(v1::Membership::NewStub(std::move(channel))), clock_(clock) {}
+  GrpcCoordinatorClientImpl(std::shared_ptr<grpc::Channel> channel, Clock* clock) : clock_(clock) {
+    UseChannel(std::move(channel));
+  }
+
+  void UseChannel(std::shared_ptr<grpc::Channel> channel) override {
+    std::shared_ptr<v1::Membership::Stub> stub = v1::Membership::NewStub(std::move(channel));
+    MutexLock lock(&mu_);
+    stub_ = std::move(stub);
+  }
 
   absl::StatusOr<v1::RegisterResponse> Register(const v1::RegisterRequest& request, absl::Time deadline) override {
     return Call<v1::RegisterResponse>(&v1::Membership::Stub::Register, request, deadline);
   }
   absl::StatusOr<std::unique_ptr<HeartbeatStream>> OpenHeartbeat(HeartbeatEvents events) override {
     auto stream = std::make_unique<GrpcHeartbeatStream>(std::move(events));
-    stream->Open(stub_.get());
+    stream->Open(Stub().get());
     return stream;
   }
   absl::Status ReportModel(const v1::ReportModelRequest& request, absl::Time deadline) override {
@@ -133,6 +140,10 @@ class GrpcCoordinatorClient : public CoordinatorClient {
   absl::Status Leave(const v1::LeaveRequest& request, absl::Time deadline) override {
     return Call<v1::LeaveResponse>(&v1::Membership::Stub::Leave, request, deadline).status();
   }
+  absl::StatusOr<v1::RenewCertificateResponse> RenewCertificate(const v1::RenewCertificateRequest& request,
+                                                                absl::Time deadline) override {
+    return Call<v1::RenewCertificateResponse>(&v1::Membership::Stub::RenewCertificate, request, deadline);
+  }
 
  private:
   template <typename Response, typename Request>
@@ -142,18 +153,24 @@ class GrpcCoordinatorClient : public CoordinatorClient {
     grpc::ClientContext context;
     SetDeadline(&context, clock_, deadline);
     Response response;
-    RETURN_IF_ERROR(dataplane::FromGrpc((stub_.get()->*method)(&context, request, &response)));
+    RETURN_IF_ERROR(dataplane::FromGrpc((Stub().get()->*method)(&context, request, &response)));
     return response;
   }
 
-  const std::unique_ptr<v1::Membership::Stub> stub_;
+  std::shared_ptr<v1::Membership::Stub> Stub() {
+    MutexLock lock(&mu_);
+    return stub_;
+  }
+
   Clock* const clock_;
+  Mutex mu_;
+  std::shared_ptr<v1::Membership::Stub> stub_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace
 
-std::unique_ptr<CoordinatorClient> MakeGrpcCoordinatorClient(std::shared_ptr<grpc::Channel> channel, Clock* clock) {
-  return std::make_unique<GrpcCoordinatorClient>(std::move(channel), clock);
+std::unique_ptr<GrpcCoordinatorClient> MakeGrpcCoordinatorClient(std::shared_ptr<grpc::Channel> channel, Clock* clock) {
+  return std::make_unique<GrpcCoordinatorClientImpl>(std::move(channel), clock);
 }
 
 absl::StatusOr<v1::JoinResponse> CallJoin(const std::string& address, const std::string& ca_pem,

@@ -14,8 +14,15 @@
 
 namespace causeway::worker {
 
-// CoordinatorClient over the gRPC service Membership. `channel` is a control one; `clock` is not owned and outlives it.
-std::unique_ptr<CoordinatorClient> MakeGrpcCoordinatorClient(std::shared_ptr<grpc::Channel> channel, Clock* clock);
+// CoordinatorClient over the gRPC service Membership. Channels are control ones.
+class GrpcCoordinatorClient : public CoordinatorClient {
+ public:
+  // Calls made from now on, heartbeat streams included, go over `channel`; those under way end where they are. Thread-safe.
+  virtual void UseChannel(std::shared_ptr<grpc::Channel> channel) = 0;
+};
+
+// `clock` is not owned and outlives it.
+std::unique_ptr<GrpcCoordinatorClient> MakeGrpcCoordinatorClient(std::shared_ptr<grpc::Channel> channel, Clock* clock);
 
 // The call that a worker without a certificate makes, to a coordinator that comes from `ca_pem`. Blocks until `deadline` (steady) at most.
 // Errors: those of the coordinator (PermissionDenied: the token; AlreadyExists: the name; FailedPrecondition: versions), Unavailable,

@@ -64,12 +64,12 @@ WorkerMetrics::WorkerMetrics(const Options& options)
   {
     MutexLock lock(&mu_);
     last_answer_ = options.clock->Now();
+    certificate_expires_ = options.certificate_expires;
   }
   options.registry->AddCollector([this] { Collect(); });
 }
 
 void WorkerMetrics::Collect() {
-  certificate_expiry_->Set(absl::ToDoubleSeconds(options_.certificate_expires - options_.clock->WallNow()));
   if (options_.cache_used_bytes) cache_bytes_->Set(static_cast<double>(options_.cache_used_bytes()));
   if (options_.phase) {
     const v1::WorkerPhase phase = options_.phase();
@@ -77,6 +77,7 @@ void WorkerMetrics::Collect() {
   }
   if (options_.disk_free_bytes) disk_free_bytes_->Set(static_cast<double>(options_.disk_free_bytes()));
   MutexLock lock(&mu_);
+  certificate_expiry_->Set(absl::ToDoubleSeconds(certificate_expires_ - options_.clock->WallNow()));
   heartbeat_age_->Set(absl::ToDoubleSeconds(options_.clock->Now() - last_answer_));
 }
 
@@ -85,6 +86,11 @@ void WorkerMetrics::SetConnected(bool connected) {
   MutexLock lock(&mu_);
   if (connected && !was_connected_) reconnects_->Increment();
   was_connected_ = connected;
+}
+
+void WorkerMetrics::SetCertificateExpiry(absl::Time expires) {
+  MutexLock lock(&mu_);
+  certificate_expires_ = expires;
 }
 
 void WorkerMetrics::HeartbeatAnswered(double clock_offset_s) {

@@ -28,7 +28,7 @@ class WorkerMetrics {
     std::string worker;
     std::string version;  // Of the program.
     std::string torch_version;
-    absl::Time certificate_expires;  // Wall time.
+    absl::Time certificate_expires;  // Wall time; until SetCertificateExpiry tells another.
     // What is read at each exposition; empty ones are left out.
     std::function<int64_t()> cache_used_bytes;
     std::function<int64_t()> disk_free_bytes;
@@ -38,6 +38,7 @@ class WorkerMetrics {
   explicit WorkerMetrics(const Options& options);
 
   void SetConnected(bool connected) ABSL_LOCKS_EXCLUDED(mu_);
+  void SetCertificateExpiry(absl::Time expires) ABSL_LOCKS_EXCLUDED(mu_);
   void HeartbeatAnswered(double clock_offset_s) ABSL_LOCKS_EXCLUDED(mu_);
 
   // These five are for one thread, the computing one. SetJob comes first; the series of the job before are dropped.
@@ -74,6 +75,7 @@ class WorkerMetrics {
   Mutex mu_;
   bool was_connected_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time last_answer_ ABSL_GUARDED_BY(mu_);
+  absl::Time certificate_expires_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace causeway::worker

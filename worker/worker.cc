@@ -14,16 +14,19 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "dataplane/credentials.h"
 #include "dataplane/emulated_link.h"
 #include "dataplane/grpc_channel.h"
 #include "dataplane/grpc_link.h"
+#include "dataplane/identity_file.h"
 #include "dataplane/pki.h"
 #include "dataplane/protocol_version.h"
 #include "worker/agent.h"
 #include "worker/bulk_dialer.h"
+#include "worker/certificate_renewer.h"
 #include "worker/chunk_cache.h"
 #include "worker/grpc_coordinator_client.h"
 #include "worker/join.h"
@@ -50,6 +53,27 @@ absl::StatusOr<dataplane::PeerIdentity> ReadIdentity(FileSystem* fs, Clock* cloc
   }
   return identity;
 }
+
+// What connections are made with: the files as they were read last. Thread-safe.
+class Credentials {
+ public:
+  explicit Credentials(dataplane::TlsFiles files) : files_(std::move(files)) {}
+  absl::Status Read() {
+    ASSIGN_OR_RETURN(auto credentials, dataplane::MakeClientCredentials(files_));
+    MutexLock lock(&mu_);
+    newest_ = std::move(credentials);
+    return absl::OkStatus();
+  }
+  std::shared_ptr<grpc::ChannelCredentials> newest() {
+    MutexLock lock(&mu_);
+    return newest_;
+  }
+
+ private:
+  const dataplane::TlsFiles files_;
+  Mutex mu_;
+  std::shared_ptr<grpc::ChannelCredentials> newest_ ABSL_GUARDED_BY(mu_);
+};
 
 v1::RegisterRequest MakeRegistration(const jobspec::WorkerConfig& config, const ModelFactory& factory, int threads,
                                      Incarnation incarnation, int http_port) {
@@ -88,10 +112,11 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Sto
     *refused = absl::IsFailedPrecondition(lock.status());
     return Annotate(lock.status(), absl::StrCat("worker folder ", config.dir));
   }
+  RETURN_IF_ERROR(dataplane::MergeIdentityFile(fs, CertificatePath(config.dir), KeyPath(config.dir)));
   ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, ReadIdentity(fs, clock, config.dir));
   log::SetProcessFields({{"worker", identity.name}, {"site", identity.site}});
-  ASSIGN_OR_RETURN(const auto credentials, dataplane::MakeClientCredentials(
-                                               {CertificatePath(config.dir), KeyPath(config.dir), CaPath(config.dir)}));
+  Credentials credentials({CertificatePath(config.dir), CertificatePath(config.dir), CaPath(config.dir)});
+  RETURN_IF_ERROR(credentials.Read());
   ASSIGN_OR_RETURN(const std::unique_ptr<LocalState> local_state, LocalState::Open(fs, config.dir, clock->WallNow()));
   ASSIGN_OR_RETURN(const std::unique_ptr<ChunkCache> cache,
                    ChunkCache::Open({fs, JoinPath(config.dir, "cache"), config.cache_limit_bytes}));
@@ -121,13 +146,34 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Sto
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http, HttpServer::Create(std::move(http_options)));
 
   const std::string address = config.coordinator.ToString();
-  const std::unique_ptr<CoordinatorClient> client =
-      MakeGrpcCoordinatorClient(dataplane::MakeChannel(dataplane::ChannelKind::kControl, address, credentials), clock);
+  // Workers that lose their coordinator at the same time do not all come back at the same time.
+  const uint64_t seed = MixSeed(0, {identity.site, identity.name}, local_state->incarnation().value());
+  const auto control_channel = [&] {
+    return dataplane::MakeChannel(dataplane::ChannelKind::kControl, address, credentials.newest());
+  };
+  const std::unique_ptr<GrpcCoordinatorClient> client = MakeGrpcCoordinatorClient(control_channel(), clock);
   BulkDialer dialer(
-      [credentials](const std::string& at) {
-        return dataplane::MakeGrpcLinkDialer(dataplane::MakeChannel(dataplane::ChannelKind::kBulk, at, credentials));
+      [&credentials](const std::string& at) {
+        return dataplane::MakeGrpcLinkDialer(
+            dataplane::MakeChannel(dataplane::ChannelKind::kBulk, at, credentials.newest()));
       },
       address);
+  // Open streams end where they are; whatever is begun from now on goes over a connection with the new certificate.
+  CertificateRenewer::Options renewer_options;
+  renewer_options.path = CertificatePath(config.dir);
+  renewer_options.on_renewed = [&](const dataplane::PeerIdentity& renewed) -> absl::Status {
+    metrics.SetCertificateExpiry(renewed.not_after);
+    RETURN_IF_ERROR(credentials.Read());
+    client->UseChannel(control_channel());
+    dialer.Reconnect();
+    return absl::OkStatus();
+  };
+  renewer_options.backoff.seed = seed;
+  renewer_options.client = client.get();
+  renewer_options.fs = fs;
+  renewer_options.clock = clock;
+  ASSIGN_OR_RETURN(const std::unique_ptr<CertificateRenewer> renewer,
+                   CertificateRenewer::Create(std::move(renewer_options)));
   dataplane::EmulatedLinkDialer::Options emulated;
   emulated.dialer = &dialer;
   emulated.clock = clock;
@@ -136,8 +182,6 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Sto
   ASSIGN_OR_RETURN(const std::unique_ptr<dataplane::EmulatedLinkDialer> emulated_dialer,
                    dataplane::EmulatedLinkDialer::Create(emulated));
 
-  // Workers that lose their coordinator at the same time do not all come back at the same time.
-  const uint64_t seed = MixSeed(0, {identity.site, identity.name}, local_state->incarnation().value());
   const int threads =
       config.threads > 0 ? config.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   Agent::Options agent_options;
@@ -152,6 +196,7 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Sto
   agent_options.state.reconnect.seed = seed;
   agent_options.state.retry_task.seed = seed;
   agent_options.report_backoff.seed = seed;
+  agent_options.renew_certificate = [&renewer] { renewer->RenewNow(); };
   agent_options.on_give_up = [stop](const absl::Status& status) mutable { stop.SetBoth(status); };
   agent_options.on_drained = [stop]() mutable { stop.SetBoth(true); };
   agent_options.client = client.get();
@@ -173,6 +218,7 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Sto
                                {"emulated", config.emulate.any()},
                                {"version", dataplane::kBuildVersion}});
   agent->Start();
+  renewer->Start();
 
   absl::Status status = stop.drain.Await(clock, absl::InfiniteFuture(), "the end").status();
   if (status.ok()) {
@@ -185,6 +231,7 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Sto
   }
   http->Stop();
   agent->Stop();
+  renewer->Stop();
   *refused = !status.ok();
   log::Info("worker stopped", {{"refused", *refused}});
   return status;

@@ -23,8 +23,10 @@
 #include "dataplane/pki.h"
 #include "dataplane/protocol_version.h"
 #include "jobspec/config.h"
+#include "proto/data.grpc.pb.h"
 #include "proto/membership.grpc.pb.h"
 #include "proto/operator.grpc.pb.h"
+#include "proto/parameters.grpc.pb.h"
 #include "server/server.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/fakes/temp_dir.h"
@@ -212,7 +214,7 @@ class IdentityTest : public ::testing::Test {
 TEST_F(IdentityTest, WholeMatrix) {
   const Channel worker = Worker("a1");
   const std::vector<std::string> methods = AllMethods();
-  ASSERT_EQ(methods.size(), 9u + 17u + 4u + 9u) << "a method was added: say here who may call it";
+  ASSERT_EQ(methods.size(), 10u + 20u + 4u + 9u) << "a method was added: say here who may call it";
   const auto check = [](const Channel& channel, const std::string& method, bool allowed, const char* role,
                         const absl::Status& refusal) {
     // Watch never ends by itself.
@@ -252,6 +254,66 @@ TEST_F(IdentityTest, ARemovedWorkerIsRefusedAtEveryCall) {
     }
   }
   EXPECT_THAT(Register(other, dataplane::OurVersion()), IsOk());
+}
+
+TEST_F(IdentityTest, TheStreamsOfARemovedWorkerEndWithinASecond) {
+  using Frames = grpc::ClientReaderWriter<v1::Frame, v1::Frame>;
+  struct Open {
+    grpc::ClientContext context;
+    std::unique_ptr<Frames> frames;
+  };
+  const Channel removed = Worker("a1");
+  const Channel other = Worker("a2");
+  const auto open = [](const Channel& channel, std::vector<std::unique_ptr<Open>>* into) {
+    for (const bool data : {true, false}) {
+      auto stream = std::make_unique<Open>();
+      SetDeadline(&stream->context);
+      stream->frames = data ? v1::Data::NewStub(channel)->Probe(&stream->context)
+                            : v1::Parameters::NewStub(channel)->Push(&stream->context);
+      into->push_back(std::move(stream));
+    }
+  };
+  std::vector<std::unique_ptr<Open>> ending, staying;
+  open(removed, &ending);
+  open(other, &staying);
+  ASSERT_THAT(Register(removed, dataplane::OurVersion()), IsOk());
+  grpc::ClientContext beating;
+  SetDeadline(&beating);
+  auto heartbeat = v1::Membership::NewStub(removed)->Heartbeat(&beating);
+  v1::HeartbeatRequest beat;
+  beat.set_incarnation(1);
+  beat.set_sequence(1);
+  v1::HeartbeatResponse answer;
+  ASSERT_TRUE(heartbeat->Write(beat));
+  ASSERT_TRUE(heartbeat->Read(&answer));
+  // A stream is known to the server once its headers have come; the answers to later calls of the same connection say so.
+  ASSERT_THAT(Register(other, dataplane::OurVersion()), IsOk());
+
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  v1::RemoveWorkerRequest request;
+  request.set_worker("a1");
+  v1::RemoveWorkerResponse response;
+  const absl::Time begin = RealClock()->Now();
+  ASSERT_OK(dataplane::FromGrpc(v1::Operator::NewStub(operator_)->RemoveWorker(&context, request, &response)));
+  while (heartbeat->Read(&answer)) {
+  }
+  EXPECT_THAT(dataplane::FromGrpc(heartbeat->Finish()),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("was removed")));
+  v1::Frame frame;
+  for (auto& stream : ending) {
+    EXPECT_FALSE(stream->frames->Read(&frame));
+    EXPECT_FALSE(stream->frames->Finish().ok());
+  }
+  EXPECT_LT(RealClock()->Now() - begin, absl::Seconds(1));
+  // The other's are still there: a wrong first frame is answered.
+  for (auto& stream : staying) {
+    frame.mutable_data()->set_offset(1);
+    EXPECT_TRUE(stream->frames->Write(frame));
+    EXPECT_FALSE(stream->frames->Read(&frame));
+    EXPECT_THAT(dataplane::FromGrpc(stream->frames->Finish()),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("begins with its request")));
+  }
 }
 
 TEST_F(IdentityTest, CertificatesThatDoNotCount) {

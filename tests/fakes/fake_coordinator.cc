@@ -165,6 +165,16 @@ void FakeCoordinator::FailCalls(const std::string& name, int count, const absl::
   failures_to_come_[name] = {count, status.code(), std::string(status.message())};
 }
 
+void FakeCoordinator::AskForRenewal(bool ask) {
+  MutexLock lock(&mu_);
+  ask_for_renewal_ = ask;
+}
+
+void FakeCoordinator::SignCertificates(std::function<absl::StatusOr<std::string>(const std::string&)> sign) {
+  MutexLock lock(&mu_);
+  sign_ = std::move(sign);
+}
+
 void FakeCoordinator::Mute() {
   MutexLock lock(&mu_);
   mute_ = true;
@@ -331,6 +341,7 @@ void FakeCoordinator::OnHeartbeat(const std::shared_ptr<StreamState>& stream, co
     heartbeats_.push_back(request);
     if (mute_) return;
     response.set_sequence(request.sequence());
+    response.set_renew_certificate(ask_for_renewal_);
     response.set_wall_time_ms(absl::ToUnixMillis(clock_->WallNow()));
     if (request.assignment_sequence() != assignment_.sequence() && assignment_.sequence() > 0)
       *response.mutable_assignment() = assignment_;
@@ -354,6 +365,20 @@ absl::Status FakeCoordinator::ReportEvaluation(const v1::ReportEvaluationRequest
 absl::Status FakeCoordinator::ReportFailure(const v1::ReportFailureRequest& request, absl::Time deadline) {
   return Record("ReportFailure", request, &failures_);
 }
+absl::StatusOr<v1::RenewCertificateResponse> FakeCoordinator::RenewCertificate(
+    const v1::RenewCertificateRequest& request, absl::Time deadline) {
+  RETURN_IF_ERROR(TakeFailure("RenewCertificate"));
+  std::function<absl::StatusOr<std::string>(const std::string&)> sign;
+  {
+    MutexLock lock(&mu_);
+    sign = sign_;
+  }
+  if (!sign) return absl::FailedPreconditionError("this coordinator signs nothing");
+  v1::RenewCertificateResponse response;
+  ASSIGN_OR_RETURN(*response.mutable_certificate_pem(), sign(request.csr_pem()));
+  return response;
+}
+
 absl::Status FakeCoordinator::Leave(const v1::LeaveRequest& request, absl::Time deadline) {
   {
     MutexLock lock(&mu_);

@@ -40,6 +40,11 @@ class FakeCoordinator : public worker::CoordinatorClient, public dataplane::Link
   // What registrations from now on are told of where bulk is served; empty (the default): nothing.
   void SetEndpoint(const std::string& address);
 
+  // Answers the next heartbeats with the request for a new certificate.
+  void AskForRenewal(bool ask);
+  // The certificate for a request.
+  void SignCertificates(std::function<absl::StatusOr<std::string>(const std::string& csr_pem)> sign);
+
   void SetModel(int64_t version, const dataplane::Layout& layout, std::vector<uint8_t> bytes);
   // Cuts records (whose count is records.size() / record_bytes) into chunks that can be fetched from then on.
   v1::DatasetInfo AddDataset(const std::vector<uint8_t>& records, std::vector<int64_t> sample_shape,
@@ -77,6 +82,9 @@ class FakeCoordinator : public worker::CoordinatorClient, public dataplane::Link
   absl::Status ReportEvaluation(const v1::ReportEvaluationRequest& request, absl::Time deadline) override;
   absl::Status ReportFailure(const v1::ReportFailureRequest& request, absl::Time deadline) override;
   absl::Status Leave(const v1::LeaveRequest& request, absl::Time deadline) override;
+  // What SignCertificates has set; until then FailedPrecondition.
+  absl::StatusOr<v1::RenewCertificateResponse> RenewCertificate(const v1::RenewCertificateRequest& request,
+                                                                absl::Time deadline) override;
 
   // ---- LinkHandler
   absl::Status Serve(dataplane::LinkKind kind, const dataplane::PeerIdentity& peer, dataplane::Link* link) override;
@@ -129,6 +137,8 @@ class FakeCoordinator : public worker::CoordinatorClient, public dataplane::Link
   std::vector<v1::ReportEvaluationRequest> evaluations_ ABSL_GUARDED_BY(mu_);
   std::vector<v1::ReportFailureRequest> failures_ ABSL_GUARDED_BY(mu_);
   int leaves_ ABSL_GUARDED_BY(mu_) = 0;
+  bool ask_for_renewal_ ABSL_GUARDED_BY(mu_) = false;
+  std::function<absl::StatusOr<std::string>(const std::string&)> sign_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace causeway

@@ -38,9 +38,12 @@ struct FakeCoordinator {
     v1::ListTokensResponse ListTokens;
     v1::RevokeTokenResponse RevokeToken;
     v1::ListModelsResponse ListModels;
+    v1::ListCertificatesResponse ListCertificates;
+    v1::RequestRenewalResponse RequestRenewal;
   };
 
   Answers answers;
+  std::function<std::string(const std::string& csr_pem)> sign;  // Operators' certificates.
   absl::Status error;
   std::deque<Watch> watches;  // One per call of WatchJob; after the last one it is Unavailable.
   absl::StatusOr<dataplane::PulledModel> model = absl::NotFoundError("no model");
@@ -75,7 +78,17 @@ class FakeOperatorClient : public OperatorClient {
   CAUSEWAY_FAKE_CALL(ListTokens)
   CAUSEWAY_FAKE_CALL(RevokeToken)
   CAUSEWAY_FAKE_CALL(ListModels)
+  CAUSEWAY_FAKE_CALL(ListCertificates)
+  CAUSEWAY_FAKE_CALL(RequestRenewal)
 #undef CAUSEWAY_FAKE_CALL
+  absl::StatusOr<v1::RenewCertificateResponse> RenewOperatorCertificate(const v1::RenewCertificateRequest& request,
+                                                                        absl::Duration timeout) override {
+    Record(absl::StrCat("RenewOperatorCertificate ", request.ShortDebugString()), timeout);
+    if (!coordinator_->error.ok()) return coordinator_->error;
+    v1::RenewCertificateResponse response;
+    if (coordinator_->sign) response.set_certificate_pem(coordinator_->sign(request.csr_pem()));
+    return response;
+  }
 
   absl::Status WatchJob(const v1::GetJobRequest& request, absl::Duration timeout,
                         const std::function<void(const v1::GetJobResponse&)>& on_status) override {

@@ -320,6 +320,10 @@ class Network::Client : public worker::CoordinatorClient {
   absl::Status Leave(const v1::LeaveRequest& request, absl::Time deadline) override {
     return Report("Leave", request, deadline, &server::Coordinator::Leave);
   }
+  absl::StatusOr<v1::RenewCertificateResponse> RenewCertificate(const v1::RenewCertificateRequest&,
+                                                                absl::Time) override {
+    return absl::UnimplementedError("nothing here lives long enough");
+  }
 
  private:
   template <typename Request>

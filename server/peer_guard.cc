@@ -1,0 +1,119 @@
+#include "server/peer_guard.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+
+namespace causeway::server {
+namespace {
+
+using Role = dataplane::PeerIdentity::Role;
+
+// Messages quote what the peer has sent.
+constexpr size_t kMaxShownBytes = 200;
+
+std::string Shown(absl::string_view text) {
+  std::string shown(text.substr(0, kMaxShownBytes));
+  for (char& c : shown) {
+    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
+  }
+  return shown;
+}
+
+double CostOf(absl::string_view method) {
+  return absl::EndsWith(method, "/Register") || absl::EndsWith(method, "/RenewCertificate") ? 20 : 1;
+}
+
+// What happens between honest peers too, and is dealt with by them.
+bool Usual(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kFailedPrecondition: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+std::string CodeLabel(absl::StatusCode code) { return absl::AsciiStrToLower(absl::StatusCodeToString(code)); }
+
+bool PeerGuard::TakeLocked(Bucket* bucket, double cost, double per_s, double burst) {
+  const absl::Time now = options_.clock->Now();
+  if (bucket->tokens < 0) {
+    bucket->tokens = burst;
+  } else {
+    bucket->tokens = std::min(burst, bucket->tokens + absl::ToDoubleSeconds(now - bucket->filled) * per_s);
+  }
+  bucket->filled = now;
+  if (bucket->tokens < cost) return false;
+  bucket->tokens -= cost;
+  return true;
+}
+
+absl::Status PeerGuard::AdmitCall(const dataplane::PeerIdentity& peer, absl::string_view method) {
+  if (peer.role != Role::kWorker) return absl::OkStatus();
+  {
+    MutexLock lock(&mu_);
+    if (TakeLocked(&peers_[{peer.role, peer.name}].calls, CostOf(method), options_.calls_per_s, options_.call_burst))
+      return absl::OkStatus();
+  }
+  const absl::Status refused = absl::UnavailableError(
+      absl::StrCat("worker ", peer.name, " makes more than ", options_.calls_per_s, " calls a second"));
+  options_.metrics->CountRefusedCall("too_many_calls");
+  Log(peer, "calls refused", "too_many_calls", method, refused);
+  return refused;
+}
+
+absl::Status PeerGuard::AdmitConnection(const dataplane::PeerIdentity& peer) {
+  if (peer.role != Role::kWorker) return absl::OkStatus();
+  {
+    MutexLock lock(&mu_);
+    if (TakeLocked(&peers_[{peer.role, peer.name}].connections, 1, options_.connections_per_s,
+                   options_.connection_burst))
+      return absl::OkStatus();
+  }
+  const absl::Status refused = absl::UnavailableError(absl::StrCat("worker ", peer.name, " connects too often"));
+  options_.metrics->CountRefusedConnection("too_many_connections");
+  Log(peer, "connections refused", "too_many_connections", "", refused);
+  return refused;
+}
+
+void PeerGuard::CallRefused(const dataplane::PeerIdentity& peer, absl::string_view method, const absl::Status& why) {
+  const std::string reason = CodeLabel(why.code());
+  options_.metrics->CountRefusedCall(reason);
+  Log(peer, "calls refused", reason, method, why);
+}
+
+void PeerGuard::CallFailed(const dataplane::PeerIdentity& peer, absl::string_view method, const absl::Status& why) {
+  options_.metrics->CountFailedCall(CodeLabel(why.code()));
+  // What an operator did wrong is said on the operator's terminal.
+  if (peer.role == Role::kOperator || Usual(why.code())) return;
+  Log(peer, "calls failed", CodeLabel(why.code()), method, why);
+}
+
+void PeerGuard::Log(const dataplane::PeerIdentity& peer, absl::string_view event, const std::string& reason,
+                    absl::string_view method, const absl::Status& why) {
+  int64_t times = 0;
+  {
+    MutexLock lock(&mu_);
+    Line& line = peers_[{peer.role, peer.name}].lines[absl::StrCat(event, " ", reason)];
+    ++line.since;
+    const absl::Time now = options_.clock->Now();
+    if (now < line.logged + options_.log_period) return;
+    line.logged = now;
+    times = std::exchange(line.since, 0);
+  }
+  log::Warning(event, {{"peer", peer.name.empty() ? "none" : peer.name},
+                       {"reason", reason},
+                       {"times", times},
+                       {"method", Shown(method)},
+                       {"message", Shown(why.message())}});
+}
+
+}  // namespace causeway::server

@@ -1,0 +1,80 @@
+#ifndef CAUSEWAY_SERVER_PEER_GUARD_H_
+#define CAUSEWAY_SERVER_PEER_GUARD_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "dataplane/link.h"
+#include "server/metrics.h"
+
+namespace causeway::server {
+
+// Bounds how fast one worker may make calls and connections, so that a broken or hostile one costs the others nothing, and tells of what
+// was refused: every refusal is counted by reason, and logged for each peer and reason once a period, with how often it was.
+//
+// Thread-safe; does not block. Peers are told apart by the names in their certificates, so that there are as many as the authority has named;
+// all without a certificate are one. Operators are not bounded.
+class PeerGuard {
+ public:
+  struct Options {
+    // An honest worker makes some ten calls a round, and a connection when one breaks. What is stored durably (a registration, a
+    // certificate) counts as twenty calls.
+    double calls_per_s = 50;
+    double call_burst = 200;
+    double connections_per_s = 0.1;
+    double connection_burst = 32;
+    absl::Duration log_period = absl::Minutes(1);
+    // Not owned; outlive this.
+    Clock* clock = nullptr;
+    Metrics* metrics = nullptr;
+  };
+  explicit PeerGuard(const Options& options) : options_(options) {}
+
+  // Errors: Unavailable (too many; an honest worker tries again).
+  absl::Status AdmitCall(const dataplane::PeerIdentity& peer, absl::string_view method) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status AdmitConnection(const dataplane::PeerIdentity& peer) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // A call was refused by the table of rights.
+  void CallRefused(const dataplane::PeerIdentity& peer, absl::string_view method, const absl::Status& why)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // A call that was let in has ended with an error.
+  void CallFailed(const dataplane::PeerIdentity& peer, absl::string_view method, const absl::Status& why)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Bucket {
+    double tokens = -1;  // -1: full.
+    absl::Time filled;   // Steady.
+  };
+  struct Line {
+    absl::Time logged = absl::InfinitePast();  // Steady.
+    int64_t since = 0;                         // Kept back.
+  };
+  struct Peer {
+    Bucket calls;
+    Bucket connections;
+    std::map<std::string, Line> lines;  // By event and reason.
+  };
+
+  bool TakeLocked(Bucket* bucket, double cost, double per_s, double burst) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Log(const dataplane::PeerIdentity& peer, absl::string_view event, const std::string& reason,
+           absl::string_view method, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+  Mutex mu_;
+  std::map<std::pair<dataplane::PeerIdentity::Role, std::string>, Peer> peers_ ABSL_GUARDED_BY(mu_);
+};
+
+// "permission_denied"
+std::string CodeLabel(absl::StatusCode code);
+
+}  // namespace causeway::server
+
+#endif  // CAUSEWAY_SERVER_PEER_GUARD_H_
