@@ -151,6 +151,8 @@ absl::Status ServeProbe(Link* link, const v1::ProbeRequest& request, const Serve
     absl::StatusOr<v1::Frame> frame = link->Read(options.clock->Now() + options.progress_timeout);
     if (absl::IsOutOfRange(frame.status())) break;
     RETURN_IF_ERROR(frame.status());
+    // They would count for nothing, and could go on without end.
+    if (frame->payload().empty()) return absl::InvalidArgumentError("a probe's frame without payload");
     meter.Add(options.clock->Now(), static_cast<int64_t>(frame->payload().size()));
     if (meter.bytes() > request.bytes() + kMinFrames * kProbeFrameBytes) {
       return absl::InvalidArgumentError("the probe sends more than it said");

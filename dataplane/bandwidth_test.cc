@@ -108,6 +108,18 @@ TEST_F(BandwidthTest, LimitsAreChecked) {
   EXPECT_THAT(ask(1, 1, v1::ProbeRequest::DIRECTION_UNSPECIFIED), StatusIs(invalid));
 }
 
+TEST_F(BandwidthTest, ServerStopsWhoSendsNothing) {
+  std::unique_ptr<Link> link = *dialer_.Dial(LinkKind::kProbe, absl::InfiniteFuture());
+  v1::Frame frame;
+  frame.mutable_probe_request()->set_direction(v1::ProbeRequest::DIRECTION_UP);
+  ASSERT_THAT(link->Write(frame, {}, absl::InfiniteFuture()), IsOk());
+  frame.mutable_data();
+  link->Write(frame, {}, absl::InfiniteFuture()).IgnoreError();
+  link->CloseWrite().IgnoreError();
+  EXPECT_THAT(link->Read(absl::InfiniteFuture()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("without payload")));
+}
+
 TEST_F(BandwidthTest, ServerStopsWhoSendsMoreThanItSaid) {
   std::unique_ptr<Link> link = *dialer_.Dial(LinkKind::kProbe, absl::InfiniteFuture());
   v1::Frame frame;
