@@ -18,10 +18,14 @@
 namespace causeway::worker {
 namespace {
 
-void SetDeadline(grpc::ClientContext* context, Clock* clock, absl::Time deadline) {
+gpr_timespec GrpcDeadline(Clock* clock, absl::Time deadline) {
   const absl::Duration left = std::max(absl::ZeroDuration(), deadline - clock->Now());
-  context->set_deadline(
-      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(absl::ToInt64Milliseconds(left), GPR_TIMESPAN)));
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                      gpr_time_from_millis(absl::ToInt64Milliseconds(left), GPR_TIMESPAN));
+}
+
+void SetDeadline(grpc::ClientContext* context, Clock* clock, absl::Time deadline) {
+  context->set_deadline(GrpcDeadline(clock, deadline));
 }
 
 // One heartbeat stream. gRPC's threads call the On... methods; the destructor waits until they are through.
@@ -109,12 +113,17 @@ class GrpcCoordinatorClientImpl : public GrpcCoordinatorClient {
   }
 
   void UseChannel(std::shared_ptr<grpc::Channel> channel) override {
-    std::shared_ptr<v1::Membership::Stub> stub = v1::Membership::NewStub(std::move(channel));
+    std::shared_ptr<v1::Membership::Stub> stub = v1::Membership::NewStub(channel);
     MutexLock lock(&mu_);
+    channel_ = std::move(channel);
     stub_ = std::move(stub);
   }
 
   absl::StatusOr<v1::RegisterResponse> Register(const v1::RegisterRequest& request, absl::Time deadline) override {
+    // A channel connects only while somebody waits on it. A call does not when the last try has failed (it fails at once, saying why), and
+    // then the handshake takes so long that its pings go unanswered, again and again. Half of the time is left to the call.
+    const absl::Time now = clock_->Now();
+    Channel()->WaitForConnected(GrpcDeadline(clock_, now + (deadline - now) / 2));
     return Call<v1::RegisterResponse>(&v1::Membership::Stub::Register, request, deadline);
   }
   absl::StatusOr<std::unique_ptr<HeartbeatStream>> OpenHeartbeat(HeartbeatEvents events) override {
@@ -157,6 +166,10 @@ class GrpcCoordinatorClientImpl : public GrpcCoordinatorClient {
     return response;
   }
 
+  std::shared_ptr<grpc::Channel> Channel() {
+    MutexLock lock(&mu_);
+    return channel_;
+  }
   std::shared_ptr<v1::Membership::Stub> Stub() {
     MutexLock lock(&mu_);
     return stub_;
@@ -164,6 +177,7 @@ class GrpcCoordinatorClientImpl : public GrpcCoordinatorClient {
 
   Clock* const clock_;
   Mutex mu_;
+  std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<v1::Membership::Stub> stub_ ABSL_GUARDED_BY(mu_);
 };
 
