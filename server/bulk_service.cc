@@ -84,17 +84,51 @@ class ContributionSink : public dataplane::PushSink {
       start.result = ticket_.result;
       return start;
     }
-    ASSIGN_OR_RETURN(upload_, coordinator_->spool()->Open(ticket_.key, request.total_bytes(), request.sha256()));
+    absl::StatusOr<std::shared_ptr<Spool::Upload>> upload =
+        coordinator_->spool()->Open(ticket_.key, request.total_bytes(), request.sha256());
+    RETURN_IF_ERROR(Stored(upload.status()));
+    upload_ = *std::move(upload);
     start.resume_offset = upload_->durable_bytes();
     return start;
   }
 
   absl::Status Append(int64_t offset, absl::Span<const uint8_t> bytes) override {
-    return upload_->Append(offset, bytes);
+    return Stored(upload_->Append(offset, bytes));
   }
-  absl::StatusOr<int64_t> Sync() override { return upload_->Sync(); }
+  absl::StatusOr<int64_t> Sync() override {
+    absl::StatusOr<int64_t> durable = upload_->Sync();
+    RETURN_IF_ERROR(Stored(durable.status()));
+    return durable;
+  }
 
   absl::StatusOr<v1::PushResult> Finish() override {
+    absl::StatusOr<v1::PushResult> result = VerifyAndAdd();
+    RETURN_IF_ERROR(Stored(result.status()));
+    return result;
+  }
+
+  void Abandon(const absl::Status& status) override {
+    log::Info("push broken", {{"job", ticket_.key.job},
+                              {"worker", peer_.name},
+                              {"round", ticket_.key.round},
+                              {"durable_bytes", upload_->durable_bytes()},
+                              {"total_bytes", upload_->total_bytes()},
+                              {"status", status}});
+  }
+
+ private:
+  Clock* clock() const { return coordinator_->options().clock; }
+
+  // Passes on what storing came to; the coordinator hears when there was no room.
+  absl::Status Stored(absl::Status status) {
+    if (absl::IsResourceExhausted(status)) {
+      executor_->Add(
+          [coordinator = coordinator_, job = ticket_.key.job, status] { coordinator->NoRoomForPush(job, status); });
+    }
+    return status;
+  }
+
+  absl::StatusOr<v1::PushResult> VerifyAndAdd() {
     ASSIGN_OR_RETURN(const std::string path, upload_->Finish());
     FileSystem* fs = coordinator_->options().fs;
     ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, fs->OpenForRead(path));
@@ -146,18 +180,6 @@ class ContributionSink : public dataplane::PushSink {
     if (absl::IsDeadlineExceeded(result.status())) return absl::UnavailableError(result.status().message());
     return result;
   }
-
-  void Abandon(const absl::Status& status) override {
-    log::Info("push broken", {{"job", ticket_.key.job},
-                              {"worker", peer_.name},
-                              {"round", ticket_.key.round},
-                              {"durable_bytes", upload_->durable_bytes()},
-                              {"total_bytes", upload_->total_bytes()},
-                              {"status", status}});
-  }
-
- private:
-  Clock* clock() const { return coordinator_->options().clock; }
 
   absl::StatusOr<v1::PushResult> AskResult(std::function<absl::StatusOr<v1::PushResult>()> ask) {
     return Ask<v1::PushResult>(executor_, clock(), "the coordinator's answer to a push", std::move(ask));

@@ -1351,12 +1351,21 @@ absl::StatusOr<v1::PushResult> Coordinator::FinishPush(const dataplane::PeerIden
     return added;
   }
   entry->job->OnAdded(WorkerId(peer.name), request, info, options_.clock->Now());
+  GoOn(entry);
   metrics_->CountContribution(entry->row.name, "counted");
   metrics_->CountPhases(entry->row.name, peer.site, peer.name, info);
   v1::PushResult result;
   result.set_outcome(v1::PushResult::OUTCOME_COUNTED);
   Pump();
   return result;
+}
+
+void Coordinator::NoRoomForPush(const std::string& job, const absl::Status& status) {
+  JobEntry* entry = FindJob(job);
+  if (entry == nullptr || !entry->job->active()) return;
+  if (entry->stands_still.empty()) log::Error("no room for a push", {{"job", job}, {"status", status}});
+  entry->stands_still = absl::StrCat("stands still until this succeeds: ", status.message());
+  entry->job->OnNoRoom(options_.clock->Now());
 }
 
 absl::StatusOr<v1::PushResult> Coordinator::CommitInitial(const v1::PushRequest& request,
@@ -1379,6 +1388,7 @@ absl::StatusOr<v1::PushResult> Coordinator::CommitInitial(const v1::PushRequest&
   RETURN_IF_ERROR(journal_->CommitRound(row));
   entry->commits.push_back(row);
   entry->store->Publish(Version(0), std::move(packed), checkpoint.sha256);
+  GoOn(entry);
   entry->job->OnInitialCommitted(options_.clock->Now());
   log::Info("initial model committed", {{"job", entry->row.name}, {"bytes", entry->job->layout()->total_bytes()}});
   Pump();

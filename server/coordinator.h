@@ -155,6 +155,8 @@ class Coordinator {
                            const v1::StoredContribution& info);
   absl::StatusOr<v1::PushResult> FinishPush(const dataplane::PeerIdentity& peer, const v1::PushRequest& request,
                                             const absl::Status& added, const v1::StoredContribution& info);
+  // There is no room to store what a push brings: the job stands still, and says so, until one goes through.
+  void NoRoomForPush(const std::string& job, const absl::Status& status);
   absl::StatusOr<v1::PushResult> CommitInitial(const v1::PushRequest& request,
                                                const ParameterStore::Checkpoint& checkpoint, PackedModel packed);
   struct PullTicket {
@@ -183,7 +185,8 @@ class Coordinator {
     bool data_open = false;
     bool end_shown = false;  // By the gauges.
     absl::Time retry_at = absl::InfinitePast();
-    std::string stands_still;  // Why the action at the front cannot be carried out; empty: it can.
+    std::string
+        stands_still;  // Why the action at the front cannot be carried out, or pushes not be stored; empty: they can.
     std::vector<CommitRow> commits;
   };
   struct Stream {

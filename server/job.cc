@@ -17,6 +17,7 @@ namespace {
 
 constexpr absl::Duration kMinRoundDeadline = absl::Seconds(30);
 constexpr absl::Duration kMinLateGrace = absl::Seconds(2);
+constexpr absl::Duration kNoRoomGrace = absl::Seconds(30);  // Longer than a worker waits before it tries again.
 constexpr absl::Duration kMinEvaluationDeadline = absl::Seconds(60);
 constexpr int kMaxRejectedRounds = 3;
 constexpr int kMaxBatchTimes = 100;
@@ -203,6 +204,11 @@ void Job::Restore(Stored stored, absl::Time now) {
     actions_.push_back(OpenRound{});
     StartEvaluation(version_, /*final=*/false, now);
   }
+}
+
+void Job::OnNoRoom(absl::Time now) {
+  phase_progress_ = now;
+  if (book_ != nullptr) book_->Postpone(now + kNoRoomGrace);
 }
 
 void Job::RestoreContribution(const WorkerId& worker, int64_t samples, const std::string& sha256,

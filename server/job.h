@@ -132,6 +132,8 @@ class Job {
   void CancelAdding(const WorkerId& worker);  // It could not be journaled.
   void OnAdded(const WorkerId& worker, const v1::PushRequest& request, const v1::StoredContribution& info,
                absl::Time now);
+  // The coordinator had no room for a part of a contribution (or of the initial model): whoever sends it again is not late.
+  void OnNoRoom(absl::Time now);
   // From the journal, after a restart: added to the sum already.
   void RestoreContribution(const WorkerId& worker, int64_t samples, const std::string& sha256,
                            const v1::StoredContribution& info);

@@ -749,6 +749,19 @@ TEST(JobTest, WhoDeliversNothingIsNotWaitedForBeyondTheGrace) {
   EXPECT_EQ(fleet.commits, 1);
 }
 
+TEST(JobTest, NobodyIsLateWhileTheCoordinatorHasNoRoom) {
+  Fleet fleet = WithWorkers(2);
+  fleet.RunUntilRound(0);
+  for (int i = 0; i < 100; ++i) {  // For ten minutes, longer than deadline and replan_after together.
+    fleet.job().OnNoRoom(fleet.now());
+    fleet.Pass(absl::Seconds(6));
+  }
+  EXPECT_THAT(fleet.drops(), IsEmpty());
+  fleet.Run();
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
+  EXPECT_EQ(fleet.stored().rounds[0].contributions(), 2);
+}
+
 TEST(JobTest, ADrainingWorkerDeliversAndIsPlannedNoMore) {
   Fleet fleet = WithWorkers(3);
   fleet.RunUntilRound(0);

@@ -62,6 +62,10 @@ bool RoundBook::MarkRejected(const WorkerId& worker, const std::string& reason, 
   return true;
 }
 
+void RoundBook::Postpone(absl::Time deadline) {
+  options_.deadline = std::max(options_.deadline, deadline - options_.opened);
+}
+
 RoundBook::Verdict RoundBook::Decide(absl::Time now) const {
   int64_t heard = 0;         // planned samples of those who have contributed
   int64_t within_reach = 0;  // of those who have, or still could

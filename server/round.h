@@ -56,6 +56,9 @@ class RoundBook {
   // planned).
   absl::Status CheckWanted(const WorkerId& worker, int64_t samples) const;
 
+  // The deadline is not before this.
+  void Postpone(absl::Time deadline);
+
   // Moves kOutstanding -> kAdding -> kCounted, or kOutstanding -> kRejected. False if the move is not one of these.
   bool MarkAdding(const WorkerId& worker, int64_t samples, const std::string& sha256);
   bool MarkCounted(const WorkerId& worker);

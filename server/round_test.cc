@@ -89,6 +89,16 @@ TEST(RoundBookTest, PartialWorkOfAllIsAQuorum) {
   EXPECT_EQ(book.counted_samples(), 3);
 }
 
+TEST(RoundBookTest, ADeadlineThatIsPostponed) {
+  RoundBook book = Book();
+  book.Postpone(kEarly);  // No later than it was.
+  EXPECT_EQ(book.deadline(), kDeadline);
+  book.Postpone(kDeadline + absl::Seconds(5));
+  EXPECT_EQ(book.deadline(), kDeadline + absl::Seconds(5));
+  EXPECT_EQ(book.Decide(kDrop), Verdict::kWait);
+  EXPECT_EQ(book.Decide(kDrop + absl::Seconds(5)), Verdict::kDropMissing);
+}
+
 TEST(RoundBookTest, BelowTheQuorumItWaitsBeyondTheDeadlineAndIsThenDropped) {
   RoundBook book = Book();
   Count(&book, kA, 50);
