@@ -269,9 +269,10 @@ void AddBackupCommands(CLI::App* app, Arguments* a) {
   backup->add_option("--dir", a->backup.dir, "The coordinator's data directory (default ./causeway)");
   backup->add_option("--out", a->backup.out, "The folder to make; it holds private keys")->required();
   backup->add_option("--config", a->backup.config, "The coordinator's configuration (default DIR/coordinator.yaml)");
-  CLI::App* restore = AddCommand(app, a, "restore", "Make a data directory from a backup, at another address if wanted",
-                                 "causeway restore /backup/2026-11-30 --dir /var/lib/causeway --address new.example:7443",
-                                 [a](Session& s) { return Restore(s, a->restore); });
+  CLI::App* restore =
+      AddCommand(app, a, "restore", "Make a data directory from a backup, at another address if wanted",
+                 "causeway restore /backup/2026-11-30 --dir /var/lib/causeway --address new.example:7443",
+                 [a](Session& s) { return Restore(s, a->restore); });
   restore->add_option("BACKUP", a->restore.backup, "What `causeway backup` made")->required();
   restore->add_option("--dir", a->restore.dir, "The folder to make; an empty one will do")->required();
   restore->add_option("--address", a->restore.address,
