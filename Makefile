@@ -25,6 +25,10 @@ faults: ## Kill, stop and starve real processes in every way the tests know (an 
 	@rm -f build/results/faults.xml; tools/run_ctest.sh build build/results/faults.xml -C faults -L '^faults$$'; \
 	  python3 tools/test_summary.py build/results/faults.xml
 
+.PHONY: bench-faults
+bench-faults: deps build ## Measure what faults cost (half an hour on a quiet machine); result in build/bench/faults.json
+	@mkdir -p build/bench && python3 tests/bench/faults.py build/bench/faults.json
+
 lint: ## Check the rules of docs/contributing.md that a script can check, and the formatting
 	@python3 tests/lint/lint.py
 	@python3 tests/lint/format.py || [ $$? = 77 ]

@@ -1,0 +1,67 @@
+"""Workers that come and go while a job runs."""
+
+import re
+import unittest
+
+from faults import DEADLINE_S, LEASE_S, START_S, FaultFleet, bound_s, fault_job, wait_fast
+from fleet import main, wait_until
+
+
+class MembersTest(unittest.TestCase):
+    def test_last_workers_of_a_site_lost(self):
+        with FaultFleet() as fleet:
+            fleet.up(workers=("a1", "b1", "b2"))
+            generation = fleet.metric("causeway_site_generation", site="beta")
+            fleet.submit(fault_job(rounds=6, quorum=0.3))
+            fleet.wait_phase("b1", "training", after_rounds=1, seconds=bound_s(2, faults=0))
+            fleet.kill("b2")
+            fleet.kill("b1")
+            fleet.wait_for_job(seconds=bound_s(6))
+            fleet.check_books(self, 6)
+            self.assertEqual(fleet.metric("causeway_workers", site="beta", state="live"), 0)
+            self.assertEqual(fleet.metric("causeway_workers", site="beta", state="lost"), 2)
+            self.assertEqual(fleet.metric("causeway_site_generation", site="beta"), generation + 2)
+            # The other site notices nothing.
+            self.assertEqual(len(re.findall(r"worker_lost worker=a1", fleet.log("coordinator"))), 0)
+            self.assertEqual(fleet.log("a1").count(" registered "), 1)
+            fleet.check_ends(self)
+
+    def test_all_workers_lost_and_back(self):
+        with FaultFleet() as fleet:
+            fleet.up("--emulate-slowdown", "10")
+            fleet.submit(fault_job(rounds=4))
+            fleet.wait_phase("b1", "training", after_rounds=1, seconds=bound_s(2, faults=0))
+            for name in ("a1", "b1"):
+                fleet.kill(name)
+            waiting = wait_until("job show to name whom it waits for", LEASE_S + DEADLINE_S, lambda: fleet.job().get("waiting_for"))
+            self.assertTrue(set(waiting) <= {"a1", "b1"} and waiting)
+            wait_until("both to be lost", LEASE_S + DEADLINE_S,
+                       lambda: all(f"worker_lost worker={name}" in fleet.log("coordinator") for name in ("a1", "b1")))
+            self.assertEqual(fleet.state(), "TRAINING")
+            for name in ("a1", "b1"):
+                fleet.restart(name)
+            fleet.wait_for_job(seconds=bound_s(4, faults=2))
+            shown = fleet.check_books(self, 4)
+            self.assertEqual(shown["rounds"][3]["contributions"], 2)
+            fleet.check_ends(self)
+
+    def test_joining_worker_holds_nobody_up(self):
+        with FaultFleet(train=2000) as fleet:
+            fleet.up("--emulate-slowdown", "10")
+            fleet.submit(fault_job(rounds=200))
+            fleet.wait_phase("b1", "training", after_rounds=1, seconds=bound_s(2, faults=0))
+            # More than a megabyte to fetch.
+            fleet.join("c1", "gamma", "--emulate-down", "100kB")
+            wait_fast("c1 to fetch its shard", START_S + LEASE_S, lambda: fleet.in_phase("c1", "fetching"))
+            before = fleet.committed()
+            wait_until("rounds without c1", bound_s(3, faults=0), lambda: fleet.committed() >= before + 2)
+            self.assertNotIn("shard_in_place", fleet.log("c1"))
+            self.assertNotIn("c1", fleet.job().get("waiting_for", []))
+            # Then it is planned in.
+            wait_until("c1 to contribute", bound_s(3), lambda: "contribution_counted job=job worker=c1" in fleet.log("coordinator"))
+            self.assertNotIn("round_dropped", fleet.log("coordinator"))
+            fleet.cli("job", "abort", "job")
+
+
+if __name__ == "__main__":
+    main()
