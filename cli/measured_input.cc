@@ -38,7 +38,8 @@ absl::StatusOr<MeasuredInput> MeasuredPlanInput(const v1::JobSpec& spec, Operato
   ASSIGN_OR_RETURN(auto missing, LiveWorkers(spec, client, timeout));
   ASSIGN_OR_RETURN(const v1::ListJobsResponse jobs, client->ListJobs({}, timeout));
   MeasuredInput result;
-  PlanInput::AllocationPart& part = result.input.allocation.emplace();
+  result.input.allocation = PlanInput::AllocationPart();
+  PlanInput::AllocationPart& part = *result.input.allocation;
   scheduler::AllocationProblem& problem = part.problem;
   std::vector<std::string> sources;
   for (auto job = jobs.jobs().rbegin(); job != jobs.jobs().rend() && !missing.empty(); ++job) {  // The newest first.

@@ -280,6 +280,7 @@ PlanInput::SimulationPart ReadSimulation(YamlMap map, const scheduler::Allocatio
   }
   part.quorum = map.Double("quorum", 1, {.min = 0, .max = 1, .min_excluded = true});
   part.deadline_s = map.OptionalDouble("deadline_s", kAboveZero).value_or(scheduler::kNever);
+  part.late_grace_s = map.Double("late_grace_s", 0, kAtLeastZero);
   part.replan_after_s = map.OptionalDouble("replan_after_s", kAtLeastZero).value_or(scheduler::kNever);
   part.fragments = static_cast<int>(map.Int("fragments", 1, 1, scheduler::kMaxLayers));
   part.delay = map.Int("delay", 0, 0, scheduler::kMaxSamples);

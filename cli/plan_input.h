@@ -56,6 +56,7 @@ struct PlanInput {
     };
     double quorum = 1;
     double deadline_s = scheduler::kNever;
+    double late_grace_s = 0;
     double replan_after_s = scheduler::kNever;
     int fragments = 1;
     int64_t delay = 0;

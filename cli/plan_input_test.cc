@@ -278,7 +278,8 @@ TEST(PlanInputTest, BatchesOfASiteInLockStepAreChosen) {
 
 TEST(PlanInputTest, Simulation) {
   const std::string more =
-      "simulation: {quorum: 0.5, deadline_s: 9, replan_after_s: 3, fragments: 2, delay: 1, reform_s: 0.5, "
+      "simulation: {quorum: 0.5, deadline_s: 9, late_grace_s: 2, replan_after_s: 3, fragments: 2, delay: 1, reform_s: "
+      "0.5, "
       "compute_jitter: 0.1,\n"
       "  collective_jitter: 0.2, seed: 7, changes: [{what: uplink, worker: w2, at_s: 4, factor: 0.5}, {what: ingress, "
       "at_s: 1, "
@@ -289,6 +290,7 @@ TEST(PlanInputTest, Simulation) {
   const PlanInput::SimulationPart& simulation = input->simulation;
   EXPECT_EQ(simulation.quorum, 0.5);
   EXPECT_EQ(simulation.deadline_s, 9);
+  EXPECT_EQ(simulation.late_grace_s, 2);
   EXPECT_EQ(simulation.replan_after_s, 3);
   EXPECT_EQ(simulation.fragments, 2);
   EXPECT_EQ(simulation.delay, 1);

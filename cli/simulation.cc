@@ -46,6 +46,7 @@ void Disturb(const PlanInput::SimulationPart& simulation, scheduler::SimulatedJo
   scheduler::SimulatedRounds& rounds = job->rounds;
   rounds.quorum = simulation.quorum;
   rounds.deadline_s = simulation.deadline_s;
+  rounds.late_grace_s = simulation.late_grace_s;
   rounds.replan_after_s = simulation.replan_after_s;
   rounds.delay = simulation.delay;
   double model_bytes = 0;
