@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 
-.PHONY: help deps build test lint tidy format fuzz bench demo clean
+.PHONY: help deps build test soak lint tidy format fuzz bench demo clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -42,6 +42,12 @@ format: ## Format all C++ sources
 
 fuzz: ## Fuzz every parser of bytes from outside for a minute each (FUZZ_SECONDS=600: longer; FUZZ=pki: one)
 	@tools/fuzz.sh $(or $(FUZZ_SECONDS),60) $(FUZZ)
+
+SEEDS ?= 20000
+FIRST_SEED ?= 2000
+soak: deps ## Simulate SEEDS fleets from FIRST_SEED on (docs/contributing.md)
+	@cmake --preset dev && cmake --build build --parallel $(JOBS) --target causeway_sim
+	@tools/soak.sh build/bin/causeway_sim $(FIRST_SEED) $(SEEDS) $(JOBS)
 
 bench: deps build ## Run the benchmarks; results in build/bench/
 	@tools/bench.sh

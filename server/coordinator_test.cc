@@ -1,5 +1,7 @@
 #include "server/coordinator.h"
 
+#include <sqlite3.h>
+
 #include <algorithm>
 
 #include "server/authz.h"
@@ -222,6 +224,28 @@ TEST_F(CoordinatorTest, KilledWorkersAreLost) {
   Kill();
   Start();
   EXPECT_EQ(On([&] { return coordinator_->ListSites(); }).sites(0).generation(), 3);
+}
+
+TEST_F(CoordinatorTest, AGenerationIsToldOnlyWhenItIsStored) {
+  Fleet(2);
+  // Somebody else writes to the journal all the time.
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open(dir_.Join("state/journal.db").c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  On([&] {
+    coordinator_->HeartbeatClosed(worker("w1").stream);
+    return true;
+  });
+  Pass(absl::Milliseconds(1100));
+  EXPECT_THAT(Register(worker("w1")), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("generation")));
+  ASSERT_EQ(sqlite3_exec(other, "ROLLBACK", nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(other);
+  Pass(absl::Milliseconds(200));
+  ASSERT_OK_AND_ASSIGN(const v1::RegisterResponse registered, Register(worker("w1")));
+  EXPECT_EQ(registered.site_generation(), 2);
+  Kill();
+  Start();
+  EXPECT_EQ(On([&] { return coordinator_->ListSites(); }).sites(0).generation(), 2);
 }
 
 TEST_F(CoordinatorTest, Submissions) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "dataplane/digest.h"
+#include "tests/fakes/fault_file.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/fakes/temp_dir.h"
 
@@ -262,6 +263,30 @@ TEST_F(SpoolTest, ManyUploadsAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(SpoolOnABadDisk, AWholePartIsDurableWhenItIsFoundAgain) {
+  FaultDisk disk;
+  bool fail = false;
+  disk.decide = [&](FaultDisk::Call call, const std::string&) {
+    return fail && call == FaultDisk::Call::kSyncDir ? FaultDisk::Fate::kIoError : FaultDisk::Fate::kDone;
+  };
+  absl::StatusOr<std::unique_ptr<Spool>> spool = Spool::Create({&disk, "/spool", 100});
+  ASSERT_OK(spool);
+  const SpoolKey key{"job", 0, 1, 1, "a-1"};
+  const std::string content = "content";
+  const auto open = [&] { return *(*spool)->Open(key, static_cast<int64_t>(content.size()), Sha256Of(content)); };
+  std::shared_ptr<Spool::Upload> upload = open();
+  ASSERT_OK(upload->Append(0, AsBytes(content)));
+  ASSERT_OK(upload->Sync());
+  fail = true;
+  EXPECT_FALSE(upload->Finish().ok()) << "renamed, but not for good";
+  fail = false;
+  upload = open();
+  EXPECT_EQ(upload->durable_bytes(), 7);
+  const absl::StatusOr<std::string> path = upload->Finish();
+  ASSERT_OK(path);
+  EXPECT_EQ(disk.DurableSize(*path), 7);
 }
 
 }  // namespace

@@ -14,10 +14,6 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
-#ifdef CAUSEWAY_MUTEX_STD  // The preset with ThreadSanitizer.
-#define CAUSEWAY_SIM_TSAN 1
-#include <sanitizer/tsan_interface.h>
-#endif
 
 namespace causeway::sim {
 namespace {
@@ -41,15 +37,9 @@ Fiber::Fiber(Scheduler* scheduler, Process* process, std::function<void()> body)
   const uint64_t self = reinterpret_cast<uint64_t>(this);
   makecontext(&context_, reinterpret_cast<void (*)()>(&Fiber::Main), 2, static_cast<unsigned>(self >> 32),
               static_cast<unsigned>(self));
-#ifdef CAUSEWAY_SIM_TSAN
-  sanitizer_fiber_ = __tsan_create_fiber(0);
-#endif
 }
 
 Fiber::~Fiber() {
-#ifdef CAUSEWAY_SIM_TSAN
-  __tsan_destroy_fiber(sanitizer_fiber_);
-#endif
 #ifdef CAUSEWAY_SIM_ASAN
   __asan_unpoison_memory_region(stack_, kStackBytes);
 #endif
@@ -131,11 +121,7 @@ void WaitQueue::WakeAll() {
 // ---- Scheduler
 
 Scheduler::Scheduler(uint64_t seed)
-    : random_(seed), now_(absl::UnixEpoch() + absl::Hours(1)), wall_offset_(absl::Hours(500'000)) {
-#ifdef CAUSEWAY_SIM_TSAN
-  main_sanitizer_fiber_ = __tsan_get_current_fiber();
-#endif
-}
+    : random_(seed), now_(absl::UnixEpoch() + absl::Hours(1)), wall_offset_(absl::Hours(500'000)) {}
 
 Scheduler::~Scheduler() {
   for (void* stack : stacks_) munmap(stack, kStackBytes);
@@ -224,9 +210,6 @@ void Scheduler::Resume(Fiber* fiber) {
 #ifdef CAUSEWAY_SIM_ASAN
   __sanitizer_start_switch_fiber(&main_fake_stack_, fiber->stack_, kStackBytes);
 #endif
-#ifdef CAUSEWAY_SIM_TSAN
-  __tsan_switch_to_fiber(fiber->sanitizer_fiber_, 0);
-#endif
   CAUSEWAY_CHECK(swapcontext(&main_, &fiber->context_) == 0);
 #ifdef CAUSEWAY_SIM_ASAN
   __sanitizer_finish_switch_fiber(main_fake_stack_, nullptr, nullptr);
@@ -245,9 +228,6 @@ void Scheduler::SwitchToMain() {
   Fiber* const fiber = current_;
 #ifdef CAUSEWAY_SIM_ASAN
   __sanitizer_start_switch_fiber(fiber->done_ ? nullptr : &fiber->fake_stack_, main_stack_bottom_, main_stack_size_);
-#endif
-#ifdef CAUSEWAY_SIM_TSAN
-  __tsan_switch_to_fiber(main_sanitizer_fiber_, 0);
 #endif
   CAUSEWAY_CHECK(swapcontext(&fiber->context_, &main_) == 0);
 #ifdef CAUSEWAY_SIM_ASAN

@@ -44,9 +44,8 @@ class Fiber {
   void* stack_ = nullptr;
   ucontext_t context_;
   bool done_ = false;
-  int64_t wake_ = 0;                 // The number of the wake-up that counts; earlier ones are void.
-  void* fake_stack_ = nullptr;       // AddressSanitizer's.
-  void* sanitizer_fiber_ = nullptr;  // ThreadSanitizer's.
+  int64_t wake_ = 0;            // The number of the wake-up that counts; earlier ones are void.
+  void* fake_stack_ = nullptr;  // AddressSanitizer's.
 };
 
 // One life of a simulated program, from its start until it is killed or has ended.
@@ -167,7 +166,6 @@ class Scheduler {
   void* main_fake_stack_ = nullptr;
   const void* main_stack_bottom_ = nullptr;
   size_t main_stack_size_ = 0;
-  void* main_sanitizer_fiber_ = nullptr;
 };
 
 }  // namespace causeway::sim
