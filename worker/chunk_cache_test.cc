@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "dataplane/digest.h"
+#include "tests/fakes/fault_file.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/fakes/temp_dir.h"
 
@@ -195,6 +196,34 @@ TEST_F(ChunkCacheTest, ReadsFromMoreChunksThanItKeepsOpen) {
   for (int round = 0; round < 2; ++round) {
     for (int i = 0; i < 6; ++i) ASSERT_EQ(Read("chunk " + std::to_string(i)), "chunk " + std::to_string(i));
   }
+}
+
+TEST(ChunkCacheOnABadDisk, AFullDiskMayHaveRoomLaterAndWhatCannotBeReadIsFetchedAgain) {
+  FaultDisk disk;
+  FaultDisk::Fate fate = FaultDisk::Fate::kDone;
+  FaultDisk::Call call = FaultDisk::Call::kWrite;
+  disk.decide = [&](FaultDisk::Call c, const std::string&) { return c == call ? fate : FaultDisk::Fate::kDone; };
+  auto cache = ChunkCache::Open({&disk, "/cache", 100});
+  ASSERT_THAT(cache, IsOk());
+  const std::string content = "content";
+  const ChunkRef ref{dataplane::Sha256Of(content), static_cast<int64_t>(content.size())};
+  auto pins = (*cache)->Pin({ref});
+  ASSERT_THAT(pins, IsOk());
+
+  fate = FaultDisk::Fate::kFull;
+  EXPECT_THAT((*cache)->Append(ref.sha256, 0, AsBytes(content)), StatusIs(absl::StatusCode::kUnavailable));
+  fate = FaultDisk::Fate::kDone;
+  ASSERT_THAT((*cache)->Append(ref.sha256, 0, AsBytes(content)), IsOk());
+  ASSERT_THAT((*cache)->Complete(ref.sha256), IsOk());
+
+  call = FaultDisk::Call::kRead;
+  fate = FaultDisk::Fate::kIoError;
+  std::vector<uint8_t> out(content.size());
+  EXPECT_THAT((*cache)->Read(ref.sha256, 0, absl::MakeSpan(out)), StatusIs(absl::StatusCode::kDataLoss));
+  fate = FaultDisk::Fate::kDone;
+  auto check = (*cache)->FindMissing({ref});
+  ASSERT_THAT(check, IsOk());
+  EXPECT_THAT(check->missing, SizeIs(1));
 }
 
 }  // namespace
