@@ -243,7 +243,7 @@ class Coordinator {
   std::unique_ptr<PeerGuard> guard_;
   Membership membership_;
   std::vector<std::unique_ptr<JobEntry>> jobs_;  // In order of submission.
-  std::set<SiteId> unstored_sites_;  // Whose newest generation is not in the journal: it is told to nobody.
+  std::set<SiteId> unstored_sites_;              // Whose newest generation is not in the journal: it is told to nobody.
   std::map<WorkerId, Stream> streams_;
   int64_t next_stream_ = 1;
   std::set<WorkerId> renewal_asked_;  // By an operator, and not done yet.

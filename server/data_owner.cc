@@ -388,4 +388,15 @@ absl::Status DataOwner::VerifyOrRebuild(const std::string& sha256, int64_t size_
   return absl::OkStatus();
 }
 
+DataOwner::Source TrainSource(const v1::JobSpec& spec) {
+  return {.images = spec.data().train().images(),
+          .labels = spec.data().train().labels(),
+          .seed = MixSeed(spec.seed(), {"training set"})};
+}
+DataOwner::Source TestSource(const v1::JobSpec& spec) {
+  return {.images = spec.data().test().images(), .labels = spec.data().test().labels(), .seed = std::nullopt};
+}
+
+bool HasTestSet(const v1::JobSpec& spec) { return !spec.data().test().images().empty(); }
+
 }  // namespace causeway::server

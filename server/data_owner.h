@@ -101,6 +101,11 @@ class DataOwner : public dataplane::ChunkSource {
   std::map<std::string, OpenDataset> datasets_ ABSL_GUARDED_BY(mu_);             // By the manifest's name, raw.
 };
 
+// What a job's training and test set are made of; the training set is permuted by the job's seed.
+DataOwner::Source TrainSource(const v1::JobSpec& spec);
+DataOwner::Source TestSource(const v1::JobSpec& spec);
+bool HasTestSet(const v1::JobSpec& spec);
+
 }  // namespace causeway::server
 
 #endif  // CAUSEWAY_SERVER_DATA_OWNER_H_

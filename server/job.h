@@ -28,6 +28,8 @@
 
 namespace causeway::server {
 
+inline constexpr int64_t kAttemptsPerIncarnation = 1'000'000;
+
 // Job::Status's `excluded` of a worker that was removed for good.
 inline constexpr char kRemoved[] = "removed";
 
@@ -55,7 +57,7 @@ class Job {
     absl::Time submitted;  // wall
     // Attempt numbers (profiles, evaluations, rounds) start above this, so that those of a restarted coordinator are
     // new to the workers.
-    int64_t attempt_base = 0;
+    int64_t attempt_base = 0;  // The coordinator's incarnation times kAttemptsPerIncarnation.
   };
 
   // ---- Actions

@@ -317,8 +317,8 @@ absl::Status ChunkCache::Read(const std::string& sha256, int64_t offset, absl::S
 absl::Status ChunkCache::DropUnreadableLocked(const std::string& sha256, const absl::Status& why) {
   log::Warning("chunk corrupt", {{"chunk", dataplane::ToHex(sha256)}, {"error", why}});
   RETURN_IF_ERROR(DropLocked(sha256));
-  return absl::DataLossError(absl::StrCat("chunk ", dataplane::ToHex(sha256), " cannot be read (", why.message(),
-                                          "); it was deleted"));
+  return absl::DataLossError(
+      absl::StrCat("chunk ", dataplane::ToHex(sha256), " cannot be read (", why.message(), "); it was deleted"));
 }
 
 void ChunkCache::Distrust() {

@@ -16,6 +16,8 @@ ROOMS = ("base", "proto", "jobspec", "scheduler", "dataplane", "backup", "server
 # A .cc file without an x_test.cc beside it, and what tests it instead. Patterns match the whole path; `*` does not cross a slash.
 UNTESTED = {
     "*/main.cc": "a main: tests/e2e",
+    "server/coordinator_*.cc": "parts of Coordinator: coordinator_test.cc",
+    "server/job_*.cc": "parts of Job: job_test.cc",
     "server/server.cc": "composition root: tests/e2e",
     "worker/worker.cc": "composition root: tests/e2e",
     "*/grpc_*.cc": "gRPC adapter: contract and integration tests",
