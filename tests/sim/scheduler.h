@@ -72,7 +72,7 @@ class Process : public Clock {
   absl::Time WallNow() override;
   absl::Time Now() override;
   // Looks again whenever something has happened in this process.
-  bool AwaitUntil(Mutex* mu, CondVar* cv, absl::Time deadline) override;
+  bool AwaitUntil(Mutex* mu, CondVar* cv, absl::Time deadline) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   void SleepFor(absl::Duration duration) override;
 
  private:
