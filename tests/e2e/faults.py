@@ -25,9 +25,9 @@ TRAIN, TEST = 600, 200
 
 
 def bound_s(rounds, faults=1):
-    """How long a job of so many rounds may take with so many faults: each round its deadline and the wait for a quorum, each fault an outage
-    and a start."""
-    return rounds * (DEADLINE_S + REPLAN_AFTER_S) + faults * (OUTAGE_S + LEASE_S + START_S)
+    """How long a job of so many rounds may take with so many faults: to be profiled and have its data, each round its deadline and the wait for a
+    quorum, each fault an outage and a start."""
+    return 2 * START_S + rounds * (DEADLINE_S + REPLAN_AFTER_S) + faults * (OUTAGE_S + LEASE_S + START_S)
 
 
 def fault_job(name="job", rounds=4, quorum=0.4, deadline_s=DEADLINE_S, replan_after_s=REPLAN_AFTER_S, **changes):

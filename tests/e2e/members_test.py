@@ -3,7 +3,7 @@
 import re
 import unittest
 
-from faults import DEADLINE_S, LEASE_S, START_S, FaultFleet, bound_s, fault_job, wait_fast
+from faults import DEADLINE_S, LEASE_S, OUTAGE_S, START_S, FaultFleet, bound_s, fault_job, wait_fast
 from fleet import main, wait_until
 
 
@@ -43,6 +43,21 @@ class MembersTest(unittest.TestCase):
             fleet.wait_for_job(seconds=bound_s(4, faults=2))
             shown = fleet.check_books(self, 4)
             self.assertEqual(shown["rounds"][3]["contributions"], 2)
+            fleet.check_ends(self)
+
+    def test_what_a_stopped_worker_has_done_counts(self):
+        with FaultFleet() as fleet:
+            fleet.up("--emulate-slowdown", "6")
+            # The round stays open: its quorum needs b1.
+            fleet.submit(fault_job(rounds=3, quorum=0.9, deadline_s=60))
+            fleet.wait_phase("b1", "training", after_rounds=1, seconds=bound_s(2, faults=0))
+            fleet.stop_for("b1", OUTAGE_S)
+            fleet.wait_for_job(seconds=bound_s(3))
+            shown = fleet.check_books(self, 3)
+            self.assertRegex(fleet.log("coordinator"), r"worker_lost worker=b1")
+            self.assertEqual([record["contributions"] for record in shown["rounds"]], [2] * 3)
+            self.assertEqual(re.findall(r"round_trained .*round=(\d+)", fleet.log("b1")), ["0", "1", "2"])
+            self.assertNotIn("round_dropped", fleet.log("coordinator"))
             fleet.check_ends(self)
 
     def test_joining_worker_holds_nobody_up(self):
