@@ -24,7 +24,9 @@ absl::Span<const uint8_t> Bytes(absl::string_view text) {
 class FileSystemTest : public TestWithParam<bool> {
  protected:
   FileSystemTest() {
-    if (GetParam()) EXPECT_OK(fake_.MakeDirs(dir_.path(), 0755));
+    if (GetParam()) {
+      EXPECT_OK(fake_.MakeDirs(dir_.path(), 0755));
+    }
   }
   FileSystem* fs() { return GetParam() ? static_cast<FileSystem*>(&fake_) : RealFileSystem(); }
   std::string Join(absl::string_view name) const { return dir_.Join(name); }
