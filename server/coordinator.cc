@@ -207,6 +207,11 @@ void Coordinator::GoOn(JobEntry* entry) {
 v1::JobSummary Coordinator::SummaryOf(const JobEntry& entry) {
   v1::JobSummary summary = entry.job->Summary();
   if (!entry.stands_still.empty()) summary.set_reason(entry.stands_still);
+  if (entry.job->ended() && entry.stored_state != entry.job->state()) {
+    // Not told before it is durable.
+    summary.set_state(entry.stored_state);
+    summary.clear_ended_ms();
+  }
   return summary;
 }
 
@@ -235,7 +240,10 @@ absl::Status Coordinator::CarryOut(JobEntry* entry, const Job::Action& action) {
     if (entry->job->layout().has_value() && entry->store == nullptr) {
       ASSIGN_OR_RETURN(entry->store, MakeStore(name, *entry->job->layout()));
     }
-    return journal_->UpdateJob(RowOf(*entry));
+    const JobRow row = RowOf(*entry);
+    RETURN_IF_ERROR(journal_->UpdateJob(row));
+    entry->stored_state = static_cast<v1::JobState>(row.state);
+    return absl::OkStatus();
   }
   if (const auto* plan = std::get_if<Job::StorePlan>(&action)) {
     return journal_->PutPlan({.job = name,
@@ -346,6 +354,8 @@ void Coordinator::SendAssignments() {
     v1::Assignment assignment;
     bool stalled = false;
     for (const auto& entry : jobs_) {
+      // What has not been stored yet is not told, an end neither.
+      if (entry->job->ended() && entry->stored_state != entry->job->state()) stalled = true;
       if (!entry->job->active()) continue;
       v1::Assignment a = entry->job->AssignmentFor(name);
       if (a.job().empty()) continue;

@@ -183,7 +183,8 @@ class Coordinator {
     std::deque<Job::Action> actions;
     bool busy = false;  // An action runs on io.
     bool data_open = false;
-    bool end_shown = false;  // By the gauges.
+    bool end_shown = false;                               // By the gauges.
+    v1::JobState stored_state = v1::JOB_STATE_SUBMITTED;  // What the journal has.
     absl::Time retry_at = absl::InfinitePast();
     std::string
         stands_still;  // Why the action at the front cannot be carried out, or pushes not be stored; empty: they can.

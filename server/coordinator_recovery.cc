@@ -182,6 +182,7 @@ absl::Status Coordinator::RecoverJob(JobRow row) {
   }
   RETURN_IF_ERROR(CheckStoredJob(options, stored));
   const Version newest = stored.version;
+  entry->stored_state = static_cast<v1::JobState>(row.state);
   entry->row = std::move(row);
   entry->job = std::make_unique<Job>(std::move(options));
   entry->job->Restore(std::move(stored), now);

@@ -1,6 +1,7 @@
 #include "server/stored_job.h"
 
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "base/ids.h"
@@ -85,7 +86,7 @@ absl::Status CheckRuntime(const v1::StoredRuntime& runtime) {
   for (const auto& participant : round.participants()) {
     RETURN_IF_ERROR(CheckName("a participant's name", participant.worker()));
     RETURN_IF_ERROR(InRange("a participant's samples", participant.planned_samples(), 0, kMost));
-    RETURN_IF_ERROR(InRange("a participant's rank", participant.rank(), 0, round.participants_size() - 1));
+    RETURN_IF_ERROR(InRange("a participant's rank", participant.rank(), 0, std::numeric_limits<int32_t>::max()));
   }
   return absl::OkStatus();
 }

@@ -53,7 +53,10 @@ Stored Possible() {
 }
 
 TEST(StoredJobTest, WhatCanBe) {
-  const Stored s = Possible();
+  Stored s = Possible();
+  EXPECT_OK(CheckStoredJob(s.options, s.stored));
+  // By the plan, not by those of it who were there for the round.
+  s.stored.runtime.mutable_open_round()->mutable_participants(0)->set_rank(7);
   EXPECT_OK(CheckStoredJob(s.options, s.stored));
 }
 
@@ -75,7 +78,7 @@ TEST(StoredJobTest, WhatCannotBe) {
       {"planned worker's name", [](Stored* s) { s->stored.plans[0].plan.mutable_workers(0)->set_worker(""); }},
       {"begin of a shard", [](Stored* s) { s->stored.plans[0].shards[0].ranges[0].begin = -1; }},
       {"end of a shard", [](Stored* s) { s->stored.plans[0].shards[0].ranges[0].end = 101; }},
-      {"rank", [](Stored* s) { s->stored.runtime.mutable_open_round()->mutable_participants(0)->set_rank(1); }},
+      {"rank", [](Stored* s) { s->stored.runtime.mutable_open_round()->mutable_participants(0)->set_rank(-1); }},
       {"participant's samples",
        [](Stored* s) { s->stored.runtime.mutable_open_round()->mutable_participants(0)->set_planned_samples(-1); }},
       {"attempt", [](Stored* s) { s->stored.runtime.mutable_open_round()->set_attempt(-1); }},
