@@ -315,12 +315,14 @@ absl::StatusOr<PlanInput> ParsePlanInput(absl::string_view text, absl::string_vi
   PlanInput input;
   if (has_allocation) input.allocation = ReadAllocation(root, document.get());
   if (has_schedule) input.schedule = ReadSchedule(root);
-  if (root.Has("groups")) input.groups = ReadGroups(root.Map("groups"));
+  YamlMap groups = root.Map("groups");  // Named before it is looked for, so that errors know the key.
+  YamlMap simulation = root.Map("simulation");
+  if (root.Has("groups")) input.groups = ReadGroups(std::move(groups));
   if (!has_allocation && !has_schedule && !input.groups.has_value()) {
     root.AddError("", "found nothing to plan; allowed: samples and workers, layers, groups, or several of them");
   }
   if (root.Has("simulation")) {
-    input.simulation = ReadSimulation(root.Map("simulation"),
+    input.simulation = ReadSimulation(std::move(simulation),
                                       has_allocation ? input.allocation->problem : scheduler::AllocationProblem());
   }
   RETURN_IF_ERROR(document->Finish());

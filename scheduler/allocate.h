@@ -15,7 +15,7 @@ absl::string_view AllocationMethodName(AllocationMethod method);
 // Errors: InvalidArgument (another name).
 absl::StatusOr<AllocationMethod> AllocationMethodFromName(absl::string_view name);
 
-// Divides the problem's samples among its devices; what it costs is Evaluate's to say.
+// Divides the problem's samples among its devices; what it costs is Evaluate's to say. The time is the method's: its header.
 // Errors: InvalidArgument (an invalid problem).
 absl::StatusOr<Allocation> Allocate(AllocationMethod method, const AllocationProblem& problem);
 
@@ -29,11 +29,11 @@ struct AllocationPlan {
   double even_split_total_s = 0;  // The uniform allocation of the same problem, by the same evaluator.
 };
 
-// Allocates and evaluates.
+// Allocates and evaluates, with the fractional bound: the method's time and that of LowerBound.
 // Errors: InvalidArgument (an invalid problem).
 absl::StatusOr<AllocationPlan> PlanAllocation(AllocationMethod method, const AllocationProblem& problem);
 
-// The same for an allocation that is given, such as that of a pinned plan.
+// The same for an allocation that is given, such as that of a pinned plan. The time of LowerBound.
 // Errors: InvalidArgument (an invalid problem, an allocation that does not fit it).
 absl::StatusOr<AllocationPlan> EvaluatePlan(AllocationMethod method, const AllocationProblem& problem,
                                             const Allocation& allocation);

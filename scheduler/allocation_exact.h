@@ -7,7 +7,8 @@
 namespace causeway::scheduler {
 
 // The integer optimum of the problem's objective: branch and bound over the epoch time, under kPipelined bisection on the
-// total. Optimal allocations are not unique; which one is returned depends on the problem alone.
+// total. Optimal allocations are not unique; which one is returned depends on the problem alone. Source: ours (docs/planning.md);
+// C-ADP solves a smooth surrogate instead (allocation_auglag.h).
 //
 // Where sites step together, a site is one device here: the optimum is that of amounts per site, each split among its
 // members in proportion to their batches and sent, but for less than a sample a member, in their common time.

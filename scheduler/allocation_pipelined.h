@@ -7,7 +7,7 @@
 namespace causeway::scheduler::internal {
 
 // The integer optimum, by bisection on the total: within a total each party can take a number of samples that is found
-// by itself.
+// by itself. Source: ours.
 //
 // O(64 * parties), and with an egress cap O(64 * parties * log(parties)) for each number of participants, or range of
 // numbers, that comes into question, a few times that where some parties read their data locally.

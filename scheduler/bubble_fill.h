@@ -23,7 +23,7 @@ absl::StatusOr<FillRule> FillRuleFromName(absl::string_view name);
 
 // The schedule with idle time of the link used: per iteration `fill` is the longest {L, L-1, ..., l} above the first layer
 // of its own that the rule allows, any `fill` it had before forgotten. No iteration gets longer; a layer near the output
-// is averaged more often than once a period. O(layers * period).
+// is averaged more often than once a period. O(layers * period). Source: DreamDDP, Eq. 12, in absolute time.
 // Errors: InvalidArgument (an invalid schedule).
 absl::StatusOr<LayerSchedule> FillBubbles(const LayerTimes& times, const LayerSchedule& schedule, FillRule rule);
 

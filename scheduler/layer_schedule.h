@@ -3,7 +3,7 @@
 //
 // Layers have the numbers 1 (input) to L (output). Backward visits L, L-1, ..., 1, and "backward order" is this one. A
 // period of H iterations repeats; iteration r of the training, counted from 0 and never reset, is the schedule's
-// iteration r mod H.
+// iteration r mod H. Source: DreamDDP, Eq. 7 and 8, with the stalls of the communication counted.
 //
 // Inside, times are integer nanoseconds, so that the same profiles give the same schedule on every platform and every
 // member of a group. All functions are pure and thread-safe.

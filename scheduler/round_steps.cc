@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
+#include "scheduler/rounds.h"
+
 namespace causeway::scheduler {
 
 int64_t RoundSteps::RoundStart(int64_t epoch_steps, int64_t round) const {
   if (job_.rounds.steps > 0) return round * job_.rounds.steps;
   const int64_t n = job_.rounds.per_epoch;
-  const auto in_epoch = static_cast<int64_t>(static_cast<__int128>(round % n) * epoch_steps / n);
-  return round / n * epoch_steps + in_epoch;
+  return round / n * epoch_steps + StepsBeforeRound(epoch_steps, n, round % n);
 }
 
 int64_t RoundSteps::SendPosition(int64_t epoch_steps, int fragment, int64_t round) const {

@@ -34,7 +34,8 @@ TEST(RoundStepsTest, OfAnEpoch) {
       const RoundSteps steps(job);
       double seen = 0;
       for (int64_t round = 0; round < per_epoch; ++round) {
-        const int64_t expected = StepsInRound(epoch_steps, per_epoch, round);
+        const int64_t expected =
+            StepsBeforeRound(epoch_steps, per_epoch, round + 1) - StepsBeforeRound(epoch_steps, per_epoch, round);
         EXPECT_EQ(steps.StepsOf(epoch_steps, round), expected);
         EXPECT_EQ(steps.StepsOf(epoch_steps, 5 * per_epoch + round), expected);
         EXPECT_EQ(steps.SendPosition(epoch_steps, 0, round), steps.RoundStart(epoch_steps, round) + expected);

@@ -7,9 +7,13 @@
 namespace causeway::scheduler {
 namespace {
 
-TEST(StepsInRoundTest, OneRoundHasAllSteps) { EXPECT_EQ(StepsInRound(17, 1, 0), 17); }
+int64_t StepsInRound(int64_t steps, int64_t rounds, int64_t round) {
+  return StepsBeforeRound(steps, rounds, round + 1) - StepsBeforeRound(steps, rounds, round);
+}
 
-TEST(StepsInRoundTest, SpreadsWhatDoesNotDivide) {
+TEST(RoundsTest, OneRoundHasAllSteps) { EXPECT_EQ(StepsInRound(17, 1, 0), 17); }
+
+TEST(RoundsTest, SpreadsWhatDoesNotDivide) {
   EXPECT_EQ(StepsInRound(5, 3, 0), 1);
   EXPECT_EQ(StepsInRound(5, 3, 1), 2);
   EXPECT_EQ(StepsInRound(5, 3, 2), 2);
@@ -19,7 +23,7 @@ TEST(StepsInRoundTest, SpreadsWhatDoesNotDivide) {
   EXPECT_EQ(StepsInRound(1, 3, 2), 1);
 }
 
-TEST(StepsInRoundTest, SumsToTheStepsAndDiffersByAtMostOne) {
+TEST(RoundsTest, SumsToTheStepsAndDiffersByAtMostOne) {
   for (int64_t steps = 0; steps < 60; ++steps) {
     for (int64_t rounds = 1; rounds < 20; ++rounds) {
       int64_t sum = 0;
@@ -33,7 +37,7 @@ TEST(StepsInRoundTest, SumsToTheStepsAndDiffersByAtMostOne) {
   }
 }
 
-TEST(StepsInRoundTest, DoesNotOverflow) {
+TEST(RoundsTest, DoesNotOverflow) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(StepsInRound(kMost, 2, 0), kMost / 2);
   EXPECT_EQ(StepsInRound(kMost, 2, 1), kMost / 2 + 1);

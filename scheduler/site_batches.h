@@ -1,7 +1,7 @@
 // Sites whose workers step together (lock step). Within a site the number of steps S is one number, and a member's batch is
 // its share of each step: it takes D_k <= S * batch_k samples, its last step ragged; a member that has run out joins with
 // weight 0. Amounts across sites are allocation_exact.h's to find, to which a site is one device.
-// All functions are pure and thread-safe.
+// Source: ours; C-ADP knows single devices. All functions are pure and thread-safe.
 #ifndef CAUSEWAY_SCHEDULER_SITE_BATCHES_H_
 #define CAUSEWAY_SCHEDULER_SITE_BATCHES_H_
 

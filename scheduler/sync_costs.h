@@ -1,5 +1,5 @@
 // What an iteration takes under each of the methods by which a group keeps in step, in closed form. A method that
-// averages once a period is charged the mean of the period's iterations.
+// averages once a period is charged the mean of the period's iterations. Source: DreamDDP and the methods it compares with.
 #ifndef CAUSEWAY_SCHEDULER_SYNC_COSTS_H_
 #define CAUSEWAY_SCHEDULER_SYNC_COSTS_H_
 

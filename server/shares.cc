@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "scheduler/rounds.h"
+
 namespace causeway::server {
 
 int64_t Count(const Ranges& ranges) {
@@ -13,10 +15,8 @@ int64_t Count(const Ranges& ranges) {
 
 Steps StepsOf(const v1::WorkerPlan& worker, int64_t round, int64_t rounds_per_epoch) {
   const int64_t j = round % rounds_per_epoch;
-  const auto cut = [&](int64_t k) {
-    return static_cast<int64_t>(static_cast<__int128>(k) * worker.steps_per_epoch() / rounds_per_epoch);
-  };
-  Steps steps{.first = cut(j), .last = cut(j + 1)};
+  Steps steps{.first = scheduler::StepsBeforeRound(worker.steps_per_epoch(), rounds_per_epoch, j),
+              .last = scheduler::StepsBeforeRound(worker.steps_per_epoch(), rounds_per_epoch, j + 1)};
   steps.samples = std::min(steps.last * worker.batch_size(), worker.samples()) -
                   std::min(steps.first * worker.batch_size(), worker.samples());
   return steps;

@@ -87,7 +87,10 @@ class AgentState {
   void OnTaskEnded(absl::Time now, const Task& task, const TaskResult& result);
 
   // From now on nothing is begun; training that runs is to end after its step and be delivered. The assignment may say so too.
-  void Drain() { draining_ = true; }
+  void Drain() {
+    draining_ = true;
+    next_heartbeat_ = absl::InfinitePast();  // Tell at once, so that no further round is opened with this worker.
+  }
   bool draining() const { return draining_; }
   // Whether `task`, a round's training, is to end after the step that runs and deliver what it has.
   bool DeliversNow(const Task& task) const;

@@ -331,8 +331,12 @@ TEST_F(AgentStateTest, DrainingBeginsNothingAndDeliversWhatRuns) {
   End("prepare");
   End("train-data");
   EXPECT_THAT(Started(), ElementsAre("train"));
+  Decide();
+  EXPECT_FALSE(Decide().send_heartbeat);
   state_.Drain();
-  EXPECT_FALSE(Decide().drained);
+  const AgentState::Actions told = Decide();
+  EXPECT_TRUE(told.send_heartbeat);
+  EXPECT_FALSE(told.drained);
   EXPECT_TRUE(state_.DeliversNow(Running("train")));
   End("train", {absl::UnavailableError("the push broke"), /*try_again=*/true});
   EXPECT_FALSE(Decide().drained);
