@@ -25,17 +25,6 @@ absl::StatusOr<std::vector<scheduler::WorkerRanges>> LoadShards(const std::strin
   return shards;
 }
 
-absl::StatusOr<std::string> Sha256OfFile(const RandomAccessFile& file) {
-  dataplane::Sha256 digest;
-  std::vector<uint8_t> buffer(1 << 20);
-  for (int64_t offset = 0; offset < file.size_bytes(); offset += static_cast<int64_t>(buffer.size())) {
-    buffer.resize(std::min<int64_t>(static_cast<int64_t>(buffer.size()), file.size_bytes() - offset));
-    RETURN_IF_ERROR(file.Read(offset, absl::MakeSpan(buffer)));
-    digest.Update(buffer);
-  }
-  return digest.Finish();
-}
-
 // Reads the newest committed model. With `go_back` commits whose checkpoint is damaged or gone are taken off the end until one is whole; if
 // none is, all stay. Errors: DataLoss and those of reading, of the newest.
 absl::Status FindWholeModel(const std::string& job, const ParameterStore& store, bool go_back,

@@ -54,20 +54,19 @@ absl::Status RemoveIfThere(FileSystem* fs, const std::string& path) {
   return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
 }
 
-absl::StatusOr<std::string> Sha256OfFile(FileSystem* fs, const std::string& path) {
-  ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, fs->OpenForRead(path));
+}  // namespace
+
+absl::StatusOr<std::string> Sha256OfFile(const RandomAccessFile& file) {
   dataplane::Sha256 digest;
-  std::vector<uint8_t> block(std::min(kBlockBytes, file->size_bytes()));
-  for (int64_t offset = 0; offset < file->size_bytes();) {
-    const auto piece = absl::MakeSpan(block).subspan(0, file->size_bytes() - offset);
-    RETURN_IF_ERROR(file->Read(offset, piece));
+  std::vector<uint8_t> block(std::min(kBlockBytes, file.size_bytes()));
+  for (int64_t offset = 0; offset < file.size_bytes();) {
+    const auto piece = absl::MakeSpan(block).subspan(0, file.size_bytes() - offset);
+    RETURN_IF_ERROR(file.Read(offset, piece));
     digest.Update(piece);
     offset += piece.size();
   }
   return digest.Finish();
 }
-
-}  // namespace
 
 Spool::Upload::Upload(FileSystem* fs, std::string stem, int64_t total_bytes, std::string sha256)
     : fs_(fs), stem_(std::move(stem)), total_bytes_(total_bytes), sha256_(std::move(sha256)) {}
@@ -149,7 +148,8 @@ absl::StatusOr<std::string> Spool::Upload::Finish() {
     return absl::FailedPreconditionError(
         absl::StrCat("the part has ", durable_bytes_, " of its ", total_bytes_, " bytes"));
   }
-  ASSIGN_OR_RETURN(std::string found, Sha256OfFile(fs_, stem_ + kPartial));
+  ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, fs_->OpenForRead(stem_ + kPartial));
+  ASSIGN_OR_RETURN(const std::string found, Sha256OfFile(*file));
   if (found != sha256_) {
     status_ = fs_->Truncate(stem_ + kPartial, 0);
     RETURN_IF_ERROR(status_);

@@ -124,6 +124,9 @@ class Spool {
   int64_t used_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
+// Of all bytes of a file, read block by block. Errors: those of RandomAccessFile::Read.
+absl::StatusOr<std::string> Sha256OfFile(const RandomAccessFile& file);
+
 }  // namespace causeway::server
 
 #endif  // CAUSEWAY_SERVER_SPOOL_H_
