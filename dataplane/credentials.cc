@@ -35,11 +35,34 @@ absl::Status CheckFiles(const TlsFiles& files) {
   return Annotate(CaPin(ca).status(), files.ca);
 }
 
-absl::StatusOr<PeerIdentity> PeerOf(const grpc::AuthContext& context) {
-  std::vector<grpc::string_ref> certificates = context.FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+// ParseCertificate, for certificates that were seen before: who comes comes often, and parsing costs more than a call. Thread-safe.
+class IdentityCache {
+ public:
+  absl::StatusOr<PeerIdentity> Parse(absl::string_view pem) {
+    std::string key(pem);
+    {
+      MutexLock lock(&mu_);
+      if (auto it = seen_.find(key); it != seen_.end()) return it->second;
+    }
+    ASSIGN_OR_RETURN(PeerIdentity peer, ParseCertificate(key));
+    MutexLock lock(&mu_);
+    if (seen_.size() >= kMaxSeen) seen_.clear();
+    seen_.emplace(std::move(key), peer);
+    return peer;
+  }
+
+ private:
+  static constexpr size_t kMaxSeen = 4096;
+  Mutex mu_;
+  std::map<std::string, PeerIdentity> seen_ ABSL_GUARDED_BY(mu_);
+};
+
+// `identities`: may be null.
+absl::StatusOr<PeerIdentity> PeerOf(const grpc::AuthContext& context, IdentityCache* identities) {
+  const std::vector<grpc::string_ref> certificates = context.FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
   if (certificates.empty()) return PeerIdentity();
-  absl::StatusOr<PeerIdentity> peer =
-      ParseCertificate(absl::string_view(certificates[0].data(), certificates[0].size()));
+  const absl::string_view pem(certificates[0].data(), certificates[0].size());
+  absl::StatusOr<PeerIdentity> peer = identities == nullptr ? ParseCertificate(pem) : identities->Parse(pem);
   if (!peer.ok()) return absl::UnauthenticatedError(peer.status().message());
   return peer;
 }
@@ -47,14 +70,16 @@ absl::StatusOr<PeerIdentity> PeerOf(const grpc::AuthContext& context) {
 // gRPC has checked the certificate against the authority before it asks.
 class GateVerifier : public grpc::experimental::ExternalCertificateVerifier {
  public:
-  explicit GateVerifier(ConnectionGate gate) : gate_(std::move(gate)) {}
+  GateVerifier(ConnectionGate gate, std::shared_ptr<IdentityCache> identities)
+      : gate_(std::move(gate)), identities_(std::move(identities)) {}
 
   bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request, std::function<void(grpc::Status)>,
               grpc::Status* sync_status) override {
     const grpc::string_ref certificate = request->peer_cert();
     PeerIdentity peer;
     if (!certificate.empty()) {
-      absl::StatusOr<PeerIdentity> named = ParseCertificate(absl::string_view(certificate.data(), certificate.size()));
+      absl::StatusOr<PeerIdentity> named =
+          identities_->Parse(absl::string_view(certificate.data(), certificate.size()));
       if (named.ok()) peer = *std::move(named);  // Else its calls are refused.
     }
     *sync_status = ToGrpc(gate_(peer));
@@ -64,11 +89,13 @@ class GateVerifier : public grpc::experimental::ExternalCertificateVerifier {
 
  private:
   const ConnectionGate gate_;
+  const std::shared_ptr<IdentityCache> identities_;
 };
 
 class AuthorizingProcessor : public grpc::AuthMetadataProcessor {
  public:
-  explicit AuthorizingProcessor(Authorizer authorizer) : authorizer_(std::move(authorizer)) {}
+  AuthorizingProcessor(Authorizer authorizer, std::shared_ptr<IdentityCache> identities)
+      : authorizer_(std::move(authorizer)), identities_(std::move(identities)) {}
 
   bool IsBlocking() const override { return false; }
 
@@ -81,30 +108,12 @@ class AuthorizingProcessor : public grpc::AuthMetadataProcessor {
   absl::Status Authorize(const InputMetadata& metadata, const grpc::AuthContext& context) const {
     auto path = metadata.find(":path");
     if (path == metadata.end()) return absl::PermissionDeniedError("a call without a method");
-    ASSIGN_OR_RETURN(PeerIdentity peer, IdentityOfCaller(context));
+    ASSIGN_OR_RETURN(PeerIdentity peer, PeerOf(context, identities_.get()));
     return authorizer_(peer, absl::string_view(path->second.data(), path->second.size()));
   }
 
-  // PeerOf, which parses, for certificates that were seen before: whoever calls, calls often.
-  absl::StatusOr<PeerIdentity> IdentityOfCaller(const grpc::AuthContext& context) const {
-    const std::vector<grpc::string_ref> certificates = context.FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
-    if (certificates.empty()) return PeerIdentity();
-    const std::string pem(certificates[0].data(), certificates[0].size());
-    {
-      MutexLock lock(&mu_);
-      if (auto it = seen_.find(pem); it != seen_.end()) return it->second;
-    }
-    ASSIGN_OR_RETURN(PeerIdentity peer, PeerOf(context));
-    MutexLock lock(&mu_);
-    if (seen_.size() >= kMaxSeen) seen_.clear();
-    seen_.emplace(pem, peer);
-    return peer;
-  }
-
-  static constexpr size_t kMaxSeen = 4096;
   const Authorizer authorizer_;
-  mutable Mutex mu_;
-  mutable std::map<std::string, PeerIdentity> seen_ ABSL_GUARDED_BY(mu_);
+  const std::shared_ptr<IdentityCache> identities_;
 };
 
 }  // namespace
@@ -118,12 +127,13 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(c
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
   options.set_cert_request_type(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
+  const auto identities = std::make_shared<IdentityCache>();
   if (gate) {
     options.set_certificate_verifier(
-        grpc::experimental::ExternalCertificateVerifier::Create<GateVerifier>(std::move(gate)));
+        grpc::experimental::ExternalCertificateVerifier::Create<GateVerifier>(std::move(gate), identities));
   }
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::experimental::TlsServerCredentials(options);
-  credentials->SetAuthMetadataProcessor(std::make_shared<AuthorizingProcessor>(std::move(authorizer)));
+  credentials->SetAuthMetadataProcessor(std::make_shared<AuthorizingProcessor>(std::move(authorizer), identities));
   return credentials;
 }
 
@@ -145,6 +155,8 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeAnonymousCredentia
   return grpc::experimental::TlsCredentials(options);
 }
 
-absl::StatusOr<PeerIdentity> GetPeer(const grpc::ServerContextBase& context) { return PeerOf(*context.auth_context()); }
+absl::StatusOr<PeerIdentity> GetPeer(const grpc::ServerContextBase& context) {
+  return PeerOf(*context.auth_context(), nullptr);
+}
 
 }  // namespace causeway::dataplane

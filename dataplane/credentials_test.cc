@@ -219,6 +219,31 @@ absl::StatusOr<std::string> NegotiatedVersion(int port, int max_version) {
   return std::string(SSL_get_version(ssl));
 }
 
+// Those that a server sends within what it says first, which is where gRPC's end of a connection begins.
+absl::StatusOr<int> SessionTickets(int port) {
+  std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
+  int tickets = 0;
+  SSL_CTX_set_ex_data(context.get(), 0, &tickets);
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL_STORE);
+  SSL_CTX_sess_set_new_cb(context.get(), [](SSL* ssl, SSL_SESSION*) {
+    ++*static_cast<int*>(SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), 0));
+    return 0;
+  });
+  const unsigned char h2[] = "\x02h2";
+  SSL_CTX_set_alpn_protos(context.get(), h2, 3);
+  std::unique_ptr<BIO, void (*)(BIO*)> bio(BIO_new_ssl_connect(context.get()), BIO_free_all);
+  BIO_set_conn_hostname(bio.get(), absl::StrCat("127.0.0.1:", port).c_str());
+  if (BIO_do_connect(bio.get()) != 1 || BIO_do_handshake(bio.get()) != 1) return absl::UnavailableError("refused");
+  char byte;
+  if (BIO_read(bio.get(), &byte, 1) != 1) return absl::UnavailableError("nothing said");
+  return tickets;
+}
+
+TEST_F(CredentialsTest, NoTicketsAreMade) {
+  StartServer(Tls(pki_.Coordinator()));
+  EXPECT_THAT(SessionTickets(port_), IsOkAndHolds(0));
+}
+
 TEST_F(CredentialsTest, OnlyTls13IsSpoken) {
   StartServer(Tls(pki_.Coordinator()));
   EXPECT_THAT(NegotiatedVersion(port_, TLS1_3_VERSION), IsOkAndHolds("TLSv1.3"));

@@ -63,8 +63,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(Options options
                    DataOwner::Create({.fs = o.fs, .data_root = o.data_root, .chunk_dir = JoinPath(o.dir, "chunks")}),
                    "chunks");
   coordinator->metrics_ = std::make_unique<Metrics>(o.registry);
-  coordinator->guard_ =
-      std::make_unique<PeerGuard>(PeerGuard::Options{.clock = o.clock, .metrics = coordinator->metrics_.get()});
+  coordinator->guard_ = std::make_unique<PeerGuard>(PeerGuard::Options{
+      .break_connections = o.break_connections, .clock = o.clock, .metrics = coordinator->metrics_.get()});
   RETURN_IF_ERROR(coordinator->Recover());
   return coordinator;
 }

@@ -59,7 +59,9 @@ class Coordinator {
     int64_t spool_limit_bytes = int64_t{8} << 30;
 
     // Breaks the bulk streams of a worker that was removed. On the executor; must not block. Empty: there are none.
-    std::function<void(const std::string& worker)> cut_off;
+    std::function<void(const std::string& worker)> cancel_streams;
+    // PeerGuard's.
+    std::function<void(const std::string& worker)> break_connections;
 
     // Not owned; outlive this.
     OwnCertificate* certificate = nullptr;  // The coordinator's; null: somebody else looks after it.

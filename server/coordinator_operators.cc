@@ -279,7 +279,7 @@ absl::Status Coordinator::RemoveWorker(const std::string& name) {
     it->second.stream.close(absl::PermissionDeniedError(absl::StrCat("worker ", name, " was removed")));
     streams_.erase(it);
   }
-  if (options_.cut_off) options_.cut_off(name);
+  if (options_.cancel_streams) options_.cancel_streams(name);
   renewal_asked_.erase(id);
   for (auto& entry : jobs_) {
     if (entry->job->active()) entry->job->Forget(id, options_.clock->Now());

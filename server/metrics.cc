@@ -193,6 +193,13 @@ void Metrics::CountRefusedConnection(const std::string& reason) {
       ->Increment();
 }
 
+void Metrics::CountCutOff() {
+  registry_
+      ->GetCounter("causeway_peers_cut_off_total",
+                   "Workers whose connections were broken because they made too many calls.")
+      ->Increment();
+}
+
 void Metrics::CountFailedCall(const std::string& code) {
   registry_->GetCounter("causeway_failed_calls_total", "Calls that ended with an error, by its code.", {{"code", code}})
       ->Increment();

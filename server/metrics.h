@@ -36,6 +36,7 @@ class Metrics {
   // A call by the reason why it was not let in; one that was, by the code it failed with.
   void CountRefusedCall(const std::string& reason);
   void CountRefusedConnection(const std::string& reason);
+  void CountCutOff();
   void CountFailedCall(const std::string& code);
 
  private:

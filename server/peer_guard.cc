@@ -65,29 +65,53 @@ absl::Status PeerGuard::AdmitCall(const dataplane::PeerIdentity& peer, absl::str
   }
   const absl::Status refused = absl::UnavailableError(
       absl::StrCat("worker ", peer.name, " makes more than ", options_.calls_per_s, " calls a second"));
-  options_.metrics->CountRefusedCall("too_many_calls");
-  Log(peer, "calls refused", "too_many_calls", method, refused);
+  Refused(peer, "too_many_calls", method, refused);
   return refused;
 }
 
 absl::Status PeerGuard::AdmitConnection(const dataplane::PeerIdentity& peer) {
   if (peer.role != Role::kWorker) return absl::OkStatus();
+  bool cut_off;
   {
     MutexLock lock(&mu_);
-    if (TakeLocked(&peers_[{peer.role, peer.name}].connections, 1, options_.connections_per_s,
-                   options_.connection_burst))
+    Peer& known = peers_[{peer.role, peer.name}];
+    cut_off = options_.clock->Now() < known.cut_off_until;
+    if (!cut_off && TakeLocked(&known.connections, 1, options_.connections_per_s, options_.connection_burst))
       return absl::OkStatus();
   }
-  const absl::Status refused = absl::UnavailableError(absl::StrCat("worker ", peer.name, " connects too often"));
-  options_.metrics->CountRefusedConnection("too_many_connections");
-  Log(peer, "connections refused", "too_many_connections", "", refused);
+  const std::string reason = cut_off ? "cut_off" : "too_many_connections";
+  const absl::Status refused = absl::UnavailableError(
+      absl::StrCat("worker ", peer.name, cut_off ? " is cut off: it made too many calls" : " connects too often"));
+  options_.metrics->CountRefusedConnection(reason);
+  Log(peer, "connections refused", reason, "", refused);
   return refused;
 }
 
 void PeerGuard::CallRefused(const dataplane::PeerIdentity& peer, absl::string_view method, const absl::Status& why) {
-  const std::string reason = CodeLabel(why.code());
+  Refused(peer, CodeLabel(why.code()), method, why);
+}
+
+void PeerGuard::Refused(const dataplane::PeerIdentity& peer, const std::string& reason, absl::string_view method,
+                        const absl::Status& why) {
   options_.metrics->CountRefusedCall(reason);
   Log(peer, "calls refused", reason, method, why);
+  if (peer.role != Role::kWorker) return;
+  {
+    MutexLock lock(&mu_);
+    Peer& known = peers_[{peer.role, peer.name}];
+    const absl::Time now = options_.clock->Now();
+    if (now < known.cut_off_until) return;  // Already; what is under way still comes in.
+    if (now >= known.refusals_since + options_.refusal_period) {
+      known.refusals_since = now;
+      known.refusals = 0;
+    }
+    if (++known.refusals < options_.refusals_to_cut_off) return;
+    known.refusals = 0;
+    known.cut_off_until = now + options_.cut_off_for;
+  }
+  options_.metrics->CountCutOff();
+  Log(peer, "peer cut off", reason, method, why);
+  if (options_.break_connections) options_.break_connections(peer.name);
 }
 
 void PeerGuard::CallFailed(const dataplane::PeerIdentity& peer, absl::string_view method, const absl::Status& why) {

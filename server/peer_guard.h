@@ -2,6 +2,7 @@
 #define CAUSEWAY_SERVER_PEER_GUARD_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -30,6 +31,13 @@ class PeerGuard {
     double call_burst = 200;
     double connections_per_s = 0.1;
     double connection_burst = 32;
+    // Refusing has its price too. Who is refused so many calls within `refusal_period` is cut off: its connections are broken, and it gets none
+    // until `cut_off_for` is over.
+    int64_t refusals_to_cut_off = 1000;
+    absl::Duration refusal_period = absl::Seconds(10);
+    absl::Duration cut_off_for = absl::Seconds(10);
+    // Breaks a worker's connections. Called on gRPC's threads; must not block. May be null.
+    std::function<void(const std::string& worker)> break_connections;
     absl::Duration log_period = absl::Minutes(1);
     // Not owned; outlive this.
     Clock* clock = nullptr;
@@ -60,10 +68,16 @@ class PeerGuard {
   struct Peer {
     Bucket calls;
     Bucket connections;
+    int64_t refusals = 0;                              // Since the next.
+    absl::Time refusals_since = absl::InfinitePast();  // Steady, as is the next.
+    absl::Time cut_off_until = absl::InfinitePast();
     std::map<std::string, Line> lines;  // By event and reason.
   };
 
   bool TakeLocked(Bucket* bucket, double cost, double per_s, double burst) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Counts a refused call, and cuts its peer off if it is one too many.
+  void Refused(const dataplane::PeerIdentity& peer, const std::string& reason, absl::string_view method,
+               const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
   void Log(const dataplane::PeerIdentity& peer, absl::string_view event, const std::string& reason,
            absl::string_view method, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 

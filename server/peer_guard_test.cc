@@ -16,7 +16,9 @@ namespace causeway::server {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 using Role = dataplane::PeerIdentity::Role;
@@ -52,10 +54,13 @@ class PeerGuardTest : public ::testing::Test {
   FakeClock clock_;
   std::unique_ptr<MetricRegistry> registry_ = MetricRegistry::Create();
   Metrics metrics_{registry_.get()};
+  std::vector<std::string> broken_;
   PeerGuard guard_{{.calls_per_s = 10,
                     .call_burst = 20,
                     .connections_per_s = 0.1,
                     .connection_burst = 4,
+                    .refusals_to_cut_off = 100,
+                    .break_connections = [this](const std::string& worker) { broken_.push_back(worker); },
                     .clock = &clock_,
                     .metrics = &metrics_}};
   const dataplane::PeerIdentity w1_ = Peer(Role::kWorker, "w1");
@@ -91,8 +96,40 @@ TEST_F(PeerGuardTest, ConnectionsToo) {
               HasSubstr("causeway_refused_connections_total{reason=\"too_many_connections\"} 1994\n"));
 }
 
+TEST_F(PeerGuardTest, WhoIsRefusedTooOftenIsCutOffForAWhile) {
+  Calls(w1_, 20 + 99);
+  EXPECT_THAT(broken_, IsEmpty());
+  EXPECT_EQ(Connections(w1_, 1), 1);
+  Calls(w1_, 1);
+  EXPECT_THAT(broken_, ElementsAre("w1"));
+  EXPECT_THAT(Lines().back(), AllOf(HasSubstr("peer_cut_off"), HasSubstr("peer=w1"), HasSubstr("too_many_calls")));
+  EXPECT_THAT(guard_.AdmitConnection(w1_), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("cut off")));
+  EXPECT_EQ(Connections(Peer(Role::kWorker, "w2"), 1), 1);
+  // What it had sent before its connections broke.
+  Calls(w1_, 1000);
+  EXPECT_THAT(broken_, SizeIs(1));
+  clock_.Advance(absl::Seconds(10));
+  EXPECT_EQ(Connections(w1_, 1), 1);
+  Calls(w1_, 1000);
+  EXPECT_THAT(broken_, SizeIs(2));
+  EXPECT_THAT(registry_->Expose(), AllOf(HasSubstr("causeway_refused_connections_total{reason=\"cut_off\"} 1\n"),
+                                         HasSubstr("causeway_peers_cut_off_total 2\n")));
+}
+
+TEST_F(PeerGuardTest, RefusalsOfEveryKindCountAndAreForgotten) {
+  const absl::Status no = absl::PermissionDeniedError("no");
+  for (int i = 0; i < 99; ++i) guard_.CallRefused(w1_, "/m", no);
+  clock_.Advance(absl::Seconds(10));
+  for (int i = 0; i < 99; ++i) guard_.CallRefused(w1_, "/m", no);
+  for (int i = 0; i < 1000; ++i) guard_.CallRefused(Peer(Role::kAnonymous, ""), "/m", no);
+  for (int i = 0; i < 1000; ++i) guard_.CallRefused(Peer(Role::kOperator, "admin"), "/m", no);
+  EXPECT_THAT(broken_, IsEmpty());
+  guard_.CallRefused(w1_, "/m", no);
+  EXPECT_THAT(broken_, ElementsAre("w1"));
+}
+
 TEST_F(PeerGuardTest, OneLineAPeriodForEachPeerAndReason) {
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < 60; ++i) {
     guard_.CallRefused(w1_, "/m", absl::PermissionDeniedError("no\x1b[2J"));
     guard_.CallFailed(w1_, "/m", absl::InvalidArgumentError("bad"));
   }
@@ -105,10 +142,10 @@ TEST_F(PeerGuardTest, OneLineAPeriodForEachPeerAndReason) {
   clock_.Advance(absl::Minutes(1));
   guard_.CallFailed(w1_, "/m", absl::InvalidArgumentError("bad"));
   ASSERT_THAT(Lines(), SizeIs(4));
-  EXPECT_THAT(Lines()[3], HasSubstr("times=500 "));
+  EXPECT_THAT(Lines()[3], HasSubstr("times=60 "));
   EXPECT_THAT(registry_->Expose(),
-              AllOf(HasSubstr("causeway_failed_calls_total{code=\"invalid_argument\"} 502\n"),
-                    HasSubstr("causeway_refused_calls_total{reason=\"permission_denied\"} 500\n")));
+              AllOf(HasSubstr("causeway_failed_calls_total{code=\"invalid_argument\"} 62\n"),
+                    HasSubstr("causeway_refused_calls_total{reason=\"permission_denied\"} 60\n")));
 }
 
 TEST_F(PeerGuardTest, WhatIsUsualIsOnlyCounted) {

@@ -22,6 +22,7 @@
 #include "base/status_macros.h"
 #include "dataplane/credentials.h"
 #include "dataplane/grpc_channel.h"
+#include "dataplane/grpc_connections.h"
 #include "dataplane/grpc_link.h"
 #include "dataplane/pki.h"
 #include "dataplane/protocol_version.h"
@@ -62,7 +63,16 @@ class ServerImpl : public Server {
                      "made by `causeway init`");
     options.certificate = certificate_.get();
     options.certificate_lifetime = config.certificate_lifetime;
-    options.cut_off = [this](const std::string& worker) { bulk_->CancelWorker(worker, "the worker was removed"); };
+    options.cancel_streams = [this](const std::string& worker) {
+      bulk_->CancelWorker(worker, "the worker was removed");
+    };
+    options.break_connections = [this](const std::string& worker) {
+      executor_->Add([worker] {
+        dataplane::BreakConnections([&worker](const dataplane::PeerIdentity& peer) {
+          return peer.role == dataplane::PeerIdentity::Role::kWorker && peer.name == worker;
+        });
+      });
+    };
     registry_ = MetricRegistry::Create();
     executor_ = std::make_unique<SerialExecutor>("coordinator", clock);
     io_ = std::make_unique<SerialExecutor>("coordinator-io", clock);
