@@ -17,7 +17,6 @@ class SystemClock : public Clock {
   }
 
   bool AwaitUntil(Mutex* mu, CondVar* cv, absl::Time deadline) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    // What the condition variable says of time is in wall time, which may jump: only Now() decides.
     if (absl::Duration left = deadline - Now(); left > absl::ZeroDuration()) cv->WaitFor(mu, left);
     return Now() >= deadline;
   }

@@ -8,7 +8,7 @@ if(CAUSEWAY_SANITIZE)
   add_compile_options(-fsanitize=${CAUSEWAY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -O1)
   add_link_options(-fsanitize=${CAUSEWAY_SANITIZE})
   if(CAUSEWAY_SANITIZE STREQUAL "thread")
-    add_compile_definitions(CAUSEWAY_MUTEX_STD)  # base/mutex.h: absl's is not instrumented
+    add_compile_definitions(CAUSEWAY_WAIT_BY_WALL_CLOCK)  # base/mutex.h
     # protobuf's headers give maps more fields under this macro than the system's libprotobuf, built without it, knows of.
     add_compile_options(-U__SANITIZE_THREAD__)
   endif()

@@ -35,11 +35,11 @@ std::string ReadDir(YamlMap& root, const std::string& folder) {
 }
 
 HostPort ReadHostPort(YamlMap& map, absl::string_view key, std::optional<HostPort> fallback, bool allow_port_zero) {
-  std::string text = map.String(key, fallback.has_value() ? std::optional(fallback->ToString()) : std::nullopt);
-  if (!map.Has(key)) return fallback.value_or(HostPort{});
-  absl::StatusOr<HostPort> parsed = ParseHostPort(text, allow_port_zero);
+  const std::optional<std::string> text = map.OptionalString(key, /*required=*/!fallback.has_value());
+  if (!text.has_value()) return fallback.value_or(HostPort{});
+  absl::StatusOr<HostPort> parsed = ParseHostPort(*text, allow_port_zero);
   if (parsed.ok()) return *parsed;
-  if (!text.empty()) map.AddError(key, parsed.status().message());
+  map.AddError(key, parsed.status().message());
   return {};
 }
 

@@ -99,6 +99,10 @@ TEST(CoordinatorConfigTest, BadValues) {
         << c.line;
   }
   EXPECT_THAT(ParseCoordinatorYaml("heartbeat: 1s\n", "c.yaml"), StatusIs(kInvalid, HasSubstr("advertise: missing")));
+  EXPECT_THAT(ParseCoordinatorYaml("advertise: \"\"\n", "c.yaml"),
+              StatusIs(kInvalid, HasSubstr("c.yaml:1: advertise: found \"\"; allowed: HOST:PORT")));
+  EXPECT_THAT(ParseCoordinatorYaml("advertise: [a]\n", "c.yaml"),
+              StatusIs(kInvalid, AllOf(HasSubstr("advertise: found a list"), Not(HasSubstr("HOST:PORT")))));
   EXPECT_THAT(ParseCoordinatorYaml("advertise: a:0\n", "c.yaml"),
               StatusIs(kInvalid, HasSubstr("a port from 1 to 65535")));
 }

@@ -428,9 +428,12 @@ const YamlDocument::Value* YamlMap::Scalar(absl::string_view key, bool required,
 }
 
 std::string YamlMap::String(absl::string_view key, std::optional<std::string> fallback) {
-  const Value* value = Scalar(key, !fallback.has_value(), "a text");
-  if (value == nullptr) return fallback.value_or("");
-  return value->scalar;
+  return OptionalString(key, !fallback.has_value()).value_or(fallback.value_or(""));
+}
+
+std::optional<std::string> YamlMap::OptionalString(absl::string_view key, bool required) {
+  const Value* value = Scalar(key, required, "a text");
+  return value == nullptr ? std::nullopt : std::optional(value->scalar);
 }
 
 std::string YamlMap::Choice(absl::string_view key, std::optional<std::string> fallback,

@@ -92,6 +92,8 @@ class YamlMap {
   bool IsMap(absl::string_view key) const;
 
   std::string String(absl::string_view key, std::optional<std::string> fallback = std::nullopt);
+  // As String; nothing if it is absent (an error if `required`), null or no text (an error).
+  std::optional<std::string> OptionalString(absl::string_view key, bool required);
   // One of `allowed`. Those in `later` are refused as not supported yet.
   std::string Choice(absl::string_view key, std::optional<std::string> fallback,
                      const std::vector<std::string>& allowed, const std::vector<std::string>& later = {});

@@ -290,8 +290,12 @@ absl::Status Job::OnFailure(const WorkerId& worker, const v1::ReportFailureReque
                                           {"task", request.task()},
                                           {"permanent", request.permanent()},
                                           {"message", request.message()}});
-  if (!request.permanent()) return absl::OkStatus();
-  member->excluded = absl::StrCat(request.task(), ": ", request.message());
+  const std::string trouble = absl::StrCat(request.task(), ": ", request.message());
+  if (!request.permanent()) {
+    member->trouble = trouble;
+    return absl::OkStatus();
+  }
+  member->excluded = trouble;
   if (book_ != nullptr) book_->SetPresent(worker, false);
   phase_progress_ = now;
   return absl::OkStatus();

@@ -185,6 +185,7 @@ class Job {
     int64_t data_plan = 0;  // newest plan whose data it has
     std::string excluded;   // why it is left out; empty: it is not
     bool late = false;      // left out for not answering: its answer brings it back
+    std::string trouble;    // what it has last said that it tries again; until it answers
     bool draining = false;  // delivers what it has done and leaves
     v1::WorkerProgress progress;
     // Measured, under the active plan.

@@ -211,6 +211,7 @@ void Job::LeaveOutLate(absl::string_view what, absl::FunctionRef<bool(const Work
   for (auto& [worker, member] : members_) {
     if (!member.present || !member.excluded.empty() || !not_done(worker, member)) continue;
     member.excluded = absl::StrCat("waited in vain for ", what);
+    if (!member.trouble.empty()) absl::StrAppend(&member.excluded, "; its last trouble: ", member.trouble);
     member.late = true;
     log::Warning("worker left out",
                  {{"job", options_.spec.name()}, {"worker", worker.value()}, {"reason", member.excluded}});
@@ -219,6 +220,7 @@ void Job::LeaveOutLate(absl::string_view what, absl::FunctionRef<bool(const Work
 
 void Job::Answered(Member* member, absl::Time now) {
   phase_progress_ = now;
+  member->trouble.clear();
   if (!member->late) return;
   member->late = false;
   member->excluded.clear();

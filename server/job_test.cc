@@ -632,6 +632,24 @@ TEST(JobTest, WhoFetchesNothingOfANewPlanDoesNotHoldItUp) {
   EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
 }
 
+TEST(JobTest, WhoIsLeftOutHasSaidWhy) {
+  Fleet fleet = WithWorkers(2);
+  fleet.Run([&] { return fleet.job().state() == v1::JOB_STATE_DISTRIBUTING; });
+  v1::ReportFailureRequest failure;
+  failure.set_task("shard");
+  failure.set_message("No space left on device");
+  EXPECT_OK(fleet.job().OnFailure(WorkerId("w1"), failure, fleet.now()));
+  EXPECT_EQ(fleet.job().Status(fleet.now()).workers(1).excluded(), "");
+  for (int i = 0; i < 14; ++i) {
+    fleet.Work("w0");
+    fleet.Pass(absl::Seconds(10));
+  }
+  EXPECT_EQ(fleet.job().Status(fleet.now()).workers(1).excluded(),
+            "waited in vain for its shard; its last trouble: shard: No space left on device");
+  fleet.Run();
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
+}
+
 TEST(JobTest, AWorkerLostWhileDistributingIsPlannedOut) {
   Fleet fleet = WithWorkers(3);
   fleet.Run([&] { return fleet.job().state() == v1::JOB_STATE_DISTRIBUTING; });

@@ -143,9 +143,8 @@ TEST_F(PeerGuardTest, OneLineAPeriodForEachPeerAndReason) {
   guard_.CallFailed(w1_, "/m", absl::InvalidArgumentError("bad"));
   ASSERT_THAT(Lines(), SizeIs(4));
   EXPECT_THAT(Lines()[3], HasSubstr("times=60 "));
-  EXPECT_THAT(registry_->Expose(),
-              AllOf(HasSubstr("causeway_failed_calls_total{code=\"invalid_argument\"} 62\n"),
-                    HasSubstr("causeway_refused_calls_total{reason=\"permission_denied\"} 60\n")));
+  EXPECT_THAT(registry_->Expose(), AllOf(HasSubstr("causeway_failed_calls_total{code=\"invalid_argument\"} 62\n"),
+                                         HasSubstr("causeway_refused_calls_total{reason=\"permission_denied\"} 60\n")));
 }
 
 TEST_F(PeerGuardTest, WhatIsUsualIsOnlyCounted) {

@@ -15,6 +15,7 @@ namespace {
 // Stop has 5 s (docs/operations.md); a call that runs when it comes is waited for.
 constexpr absl::Duration kRegisterTimeout = absl::Seconds(2);
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(1);
+constexpr int kFailuresUntilTold = 3;
 
 }  // namespace
 
@@ -250,8 +251,13 @@ void Agent::StartTask(const Task& task) {
 
 void Agent::OnTaskEnded(const Task& task, const std::shared_ptr<TaskContext>& context, const TaskResult& result) {
   state_.OnTaskEnded(options_.clock->Now(), task, result);
-  if (!result.status.ok() && !absl::IsCancelled(result.status) && !result.try_again && state_.Wants(task)) {
-    options_.metrics->TaskFailed(TaskName(task.kind));
+  const bool failed = !result.status.ok() && !absl::IsCancelled(result.status);
+  int& in_a_row = failures_in_a_row_[task.kind];
+  in_a_row = failed ? in_a_row + 1 : 0;
+  // What is tried again is told when it goes on failing, so that somebody may make room on a disk.
+  const bool told = failed && (!result.try_again || in_a_row % kFailuresUntilTold == 0);
+  if (told && state_.Wants(task)) {
+    if (!result.try_again) options_.metrics->TaskFailed(TaskName(task.kind));
     v1::ReportFailureRequest request;
     v1::Fence* fence = request.mutable_fence();
     fence->set_job(task.assignment->job());
@@ -261,7 +267,7 @@ void Agent::OnTaskEnded(const Task& task, const std::shared_ptr<TaskContext>& co
     request.set_task(TaskName(task.kind));
     request.set_code(static_cast<int32_t>(result.status.code()));
     request.set_message(std::string(result.status.message()));
-    request.set_permanent(true);
+    request.set_permanent(!result.try_again);
     reporter_->Add([this, context, request] {
       // Cancelled is fine: nobody wants the task any more.
       ReportUntilAnswered(options_.clock, options_.report_backoff, context.get(), "failure", request.fence(),

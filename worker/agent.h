@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -110,6 +111,7 @@ class Agent {
   int64_t heartbeat_sequence_ = 0;
   absl::Time heartbeat_sent_wall_;
   std::shared_ptr<JobRunner> runner_;
+  std::map<TaskKind, int> failures_in_a_row_;
   bool given_up_ = false;
   bool drained_ = false;
 

@@ -341,6 +341,19 @@ TEST_F(AgentTest, ReportsAFinalFailureOnce) {
   EXPECT_EQ(coordinator_.failures().size(), 1u);
 }
 
+TEST_F(AgentTest, TellsOfWhatItTriesAgainAndAgain) {
+  agent_->Start();
+  coordinator_.Assign(Prepare(true));
+  ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.pushes().size() == 1; }));
+  v1::Assignment assignment = WithShard(Prepare());
+  // A manifest that nobody has.
+  assignment.mutable_shard()->mutable_train()->set_manifest_sha256(std::string(32, 'x'));
+  coordinator_.Assign(assignment);
+  ASSERT_TRUE(coordinator_.Await([&] { return coordinator_.failures().size() == 2; }));
+  EXPECT_EQ(coordinator_.failures()[0].task(), "shard");
+  EXPECT_FALSE(coordinator_.failures()[0].permanent());
+}
+
 TEST_F(AgentTest, GivesUpWhenRemoved) {
   GetReady();
   coordinator_.BreakStream(absl::PermissionDeniedError("worker lab-1 was removed"));

@@ -4,6 +4,7 @@
 // process runs. Unlike libfaketime it also steps the deadlines of futexes, which Abseil (and so gRPC) gives on the wall clock: with libfaketime
 // an hour ahead each of their waits would last an hour longer.
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -35,7 +36,11 @@ Function Next(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
 
-timespec Real(const timespec* deadline) { return {deadline->tv_sec - OffsetSeconds(), deadline->tv_nsec}; }
+constexpr int64_t kNanosPerSecond = 1'000'000'000;
+// How long a wait lasts before it looks whether the clock was stepped meanwhile.
+constexpr int64_t kLookNanos = 20'000'000;
+
+int64_t Nanos(const timespec& time) { return time.tv_sec * kNanosPerSecond + time.tv_nsec; }
 
 }  // namespace
 
@@ -69,12 +74,19 @@ long syscall(long number, ...) noexcept {
   va_start(arguments, number);
   for (long& argument : a) argument = va_arg(arguments, long);
   va_end(arguments);
-  timespec real;
-  if (number == SYS_futex && (a[1] & FUTEX_CLOCK_REALTIME) != 0 && (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET &&
-      a[3] != 0) {
-    real = Real(reinterpret_cast<const timespec*>(a[3]));
-    a[3] = reinterpret_cast<long>(&real);
+  if (number != SYS_futex || (a[1] & FUTEX_CLOCK_REALTIME) == 0 || (a[1] & FUTEX_CMD_MASK) != FUTEX_WAIT_BITSET ||
+      a[3] == 0)
+    return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  // As the kernel would: the deadline is of the clock as it is then, so that a step back lengthens a wait that is under way.
+  const int64_t deadline = Nanos(*reinterpret_cast<const timespec*>(a[3]));
+  for (;;) {
+    timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const int64_t left = deadline - Nanos(now);
+    const int64_t until = Nanos(now) - OffsetSeconds() * kNanosPerSecond + (left < kLookNanos ? left : kLookNanos);
+    const timespec real = {until / kNanosPerSecond, until % kNanosPerSecond};
+    const long result = next(number, a[0], a[1], a[2], reinterpret_cast<long>(&real), a[4], a[5]);
+    if (result == 0 || errno != ETIMEDOUT || left <= kLookNanos) return result;
   }
-  return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 }

@@ -1,10 +1,11 @@
 """The wall clock of one side is stepped by an hour, forth and back, while a job runs: nothing but certificates goes by it."""
 
 import os
+import signal
 import struct
 import unittest
 
-from faults import FaultFleet, bound_s, fault_job
+from faults import LEASE_S, START_S, FaultFleet, bound_s, fault_job
 from fleet import BIN, main, wait_until
 
 HOUR = 3600
@@ -42,6 +43,21 @@ class ClockTest(unittest.TestCase):
             self.assertNotIn("worker_lost", fleet.log("coordinator"))
             self.assertNotIn("coordinator_lost", fleet.log("b1"))
             fleet.check_ends(self)
+
+    def test_a_wait_is_not_lengthened(self):
+        """The clock goes back while the coordinator waits for nothing but a lease to end: nobody sends, nobody asks."""
+        with FaultFleet() as fleet:
+            path = fleet.path("clock")
+            with open(path, "wb") as f:
+                f.write(struct.pack("=q", 0))
+            fleet.start_coordinator(env={"LD_PRELOAD": os.path.join(BIN, "libclock_shim.so"), "CAUSEWAY_CLOCK_FILE": path})
+            fleet.join("a1", "alpha")
+            fleet.signal("a1", signal.SIGSTOP)
+            with open(path, "r+b") as f:
+                f.write(struct.pack("=q", -HOUR))
+            wait_until("the lease to end", LEASE_S + START_S, lambda: "worker_lost" in fleet.log("coordinator"))
+            fleet.signal("a1", signal.SIGCONT)
+            fleet.wait_live("a1")
 
     def test_coordinators_clock_is_stepped(self):
         self.step("coordinator")

@@ -52,18 +52,26 @@ class DiskTest(unittest.TestCase):
             fleet.init()
             fleet.up("--emulate-slowdown", "20")
             fleet.submit(fault_job(rounds=5, quorum=0.9))
-            # No room for contributions.
-            fleet.wait_phase("b1", "training", after_rounds=1, seconds=bound_s(2, faults=0))
+            # No room for b1's contribution.
+            self.wait_for_a1s_contribution(fleet)
             disk.fill()
             self.stands_still_then_goes_on(fleet, disk)
-            # Room for contributions (0.8 MB each), none for the checkpoint.
-            fleet.wait_phase("b1", "training", after_rounds=fleet.committed() + 1, seconds=bound_s(2, faults=0))
-            disk.fill(leave=2 << 20)
+            # Room for it (0.8 MB), none for the checkpoint.
+            self.wait_for_a1s_contribution(fleet)
+            disk.fill(leave=1 << 20)
             self.stands_still_then_goes_on(fleet, disk)
             fleet.wait_for_job(seconds=bound_s(5))
             shown = fleet.check_books(self, 5)
             self.assertEqual([record["contributions"] for record in shown["rounds"]], [2] * 5)
             fleet.check_ends(self)
+
+    def wait_for_a1s_contribution(self, fleet):
+        """Until b1 trains and the spool holds nothing but what a1 has contributed to the same round: no room comes by itself."""
+        after = fleet.committed() + 1
+        fleet.wait_phase("b1", "training", after_rounds=after, seconds=bound_s(2, faults=0))
+        wait_until("the others' contributions to be cleared away", START_S,
+                   lambda: [re.sub(r".*_(r\d+)_.*_", r"\1_", name) for name in os.listdir(fleet.path("coordinator", "spool", "job"))]
+                   == [f"r{fleet.committed()}_a1"])
 
     def stands_still_then_goes_on(self, fleet, disk):
         committed = fleet.commits()
@@ -85,11 +93,10 @@ class DiskTest(unittest.TestCase):
             fleet.wait_for_job(seconds=bound_s(2))
             shown = fleet.check_books(self, 2)
             self.assertEqual([w["worker"] for w in shown["plan"]["workers"] if w["samples"] > 0], ["a1"])
-            self.assertRegex(fleet.log("coordinator"), r"worker_reports_failure job=job worker=b1 .*No space left on device")
-            # With room, a restart brings it back.
+            self.assertRegex(fleet.log("coordinator"), r"worker_reports_failure job=job worker=b1 .* permanent=false .*No space left on device")
+            self.assertRegex(fleet.log("coordinator"), r"worker_left_out job=job worker=b1 .*No space left on device")
+            # With room it is there again.
             disk.free()
-            self.assertEqual(fleet.terminate("b1", 25), 0)
-            fleet.start_worker("b1")
             fleet.submit(fault_job("more", rounds=1))
             fleet.wait_for_job("more", seconds=bound_s(1))
             self.assertEqual(fleet.job("more")["rounds"][0]["contributions"], 2)

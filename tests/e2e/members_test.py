@@ -11,7 +11,7 @@ class MembersTest(unittest.TestCase):
     def test_last_workers_of_a_site_lost(self):
         with FaultFleet() as fleet:
             fleet.up(workers=("a1", "b1", "b2"))
-            generation = fleet.metric("causeway_site_generation", site="beta")
+            generation = wait_until("the metric", START_S, lambda: fleet.metric("causeway_site_generation", site="beta"))
             fleet.submit(fault_job(rounds=6, quorum=0.3))
             fleet.wait_phase("b1", "training", after_rounds=1, seconds=bound_s(2, faults=0))
             fleet.kill("b2")
