@@ -159,7 +159,9 @@ void Coordinator::TakeLost(absl::Time now) {
       streams_.erase(it);
     }
     for (auto& entry : jobs_) {
-      if (entry->job->active()) entry->job->SetPresent(worker.name, worker.site, worker.incarnation, false, now);
+      if (!entry->job->active()) continue;
+      entry->job->SetPresent(worker.name, worker.site, worker.incarnation, false, now);
+      if (lost.in_order) entry->job->Left(worker.name);
     }
   }
   std::erase_if(unstored_sites_, [this](const SiteId& name) {

@@ -177,8 +177,12 @@ void Job::SetPresent(const WorkerId& worker, const SiteId& site, Incarnation inc
   if (book_ != nullptr) book_->SetPresent(worker, present);
 }
 
+void Job::Left(const WorkerId& worker) {
+  if (book_ != nullptr) book_->SetGone(worker);
+}
+
 void Job::Forget(const WorkerId& worker, absl::Time now) {
-  if (book_ != nullptr) book_->SetPresent(worker, false);
+  Left(worker);
   if (Member* member = FindMember(worker); member != nullptr) {
     member->present = false;
     member->excluded = kRemoved;

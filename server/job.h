@@ -102,6 +102,7 @@ class Job {
   // ---- Events. Each is idempotent; after it, call Advance.
   void Start(absl::Time now);  // It is its turn.
   void SetPresent(const WorkerId& worker, const SiteId& site, Incarnation incarnation, bool present, absl::Time now);
+  void Left(const WorkerId& worker);                    // In order. Beside SetPresent, which says that it is not there.
   void Forget(const WorkerId& worker, absl::Time now);  // Removed for good.
   // It delivers what it has done and is planned no more, until another process of it registers.
   void SetDraining(const WorkerId& worker, absl::Time now);

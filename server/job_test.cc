@@ -966,9 +966,23 @@ TEST(JobTest, ARemovedWorkerGetsNothingMore) {
   fleet.Lose("w1");
   EXPECT_EQ(fleet.Task("w1").job(), "");
   fleet.Run();
-  fleet.Pass(absl::Seconds(90));
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED) << "nobody waits for it";
+}
+
+TEST(JobTest, BelowTheQuorumNobodyWaitsForWhoHasLeft) {
+  Fleet fleet = WithWorkers(3);
+  fleet.RunUntilRound(1);
+  fleet.Lose("w1");
+  const absl::Time before = fleet.now();
+  fleet.Run();
+  EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_TRAINING) << "it may come back";
+  EXPECT_THAT(fleet.drops(), IsEmpty());
+  fleet.job().Left(WorkerId("w1"));
+  fleet.Settle();
+  EXPECT_THAT(fleet.drops(), SizeIs(1));
   fleet.Run();
   EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
+  EXPECT_EQ(fleet.now(), before);
 }
 
 TEST(JobTest, WhatIsToldToAPush) {

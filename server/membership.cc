@@ -113,7 +113,7 @@ absl::Status Membership::RemoveWorker(const WorkerId& name) {
   auto it = workers_.find(name);
   if (it == workers_.end()) return absl::NotFoundError(absl::StrCat("no worker ", name.value()));
   it->second.removed = true;
-  if (it->second.live) Drop(&it->second, "removed");
+  if (it->second.live) Drop(&it->second, "removed", /*in_order=*/true);
   return absl::OkStatus();
 }
 
@@ -184,7 +184,7 @@ absl::Status Membership::Heard(const WorkerId& name, const v1::HeartbeatRequest&
 void Membership::Leave(const WorkerId& name, Incarnation incarnation) {
   auto it = workers_.find(name);
   if (it == workers_.end() || !it->second.live || it->second.incarnation != incarnation) return;
-  Drop(&it->second, "left");
+  Drop(&it->second, "left", /*in_order=*/true);
 }
 
 absl::Status Membership::Drain(const WorkerId& name) {
@@ -197,22 +197,22 @@ absl::Status Membership::Drain(const WorkerId& name) {
   return absl::OkStatus();
 }
 
-void Membership::Drop(Worker* worker, absl::string_view reason) {
+void Membership::Drop(Worker* worker, absl::string_view reason, bool in_order) {
   worker->live = false;
   worker->stream_broken.reset();
   if (auto site = sites_.find(worker->site); site != sites_.end()) {
     site->second.generation = Generation(site->second.generation.value() + 1);
   }
-  lost_.push_back({worker->name, std::string(reason)});
+  lost_.push_back({worker->name, std::string(reason), in_order});
 }
 
 std::vector<Membership::Lost> Membership::TakeLost(absl::Time now) {
   for (auto& [name, worker] : workers_) {
     if (!worker.live) continue;
     if (now - worker.last_heard > options_.lease) {
-      Drop(&worker, "lease expired");
+      Drop(&worker, "lease expired", /*in_order=*/false);
     } else if (worker.stream_broken.has_value() && now - *worker.stream_broken > options_.broken_stream_grace) {
-      Drop(&worker, "connection broken");
+      Drop(&worker, "connection broken", /*in_order=*/false);
     }
   }
   return std::exchange(lost_, {});

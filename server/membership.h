@@ -125,6 +125,7 @@ class Membership {
   struct Lost {
     WorkerId worker;
     std::string reason;  // "lease expired", "connection broken", "left", "removed"
+    bool in_order;       // the last two: it is not expected back
   };
   // Those that were lost since the last call, each once, their sites' generations raised.
   std::vector<Lost> TakeLost(absl::Time now);
@@ -136,7 +137,7 @@ class Membership {
   const std::map<std::string, Token>& tokens() const { return tokens_; }
 
  private:
-  void Drop(Worker* worker, absl::string_view reason);
+  void Drop(Worker* worker, absl::string_view reason, bool in_order);
 
   Options options_;
   std::map<SiteId, Site> sites_;

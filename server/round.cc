@@ -16,7 +16,17 @@ RoundBook::RoundBook(Options options) : options_(std::move(options)) {
 }
 
 void RoundBook::SetPresent(const WorkerId& worker, bool present) {
-  if (auto it = entries_.find(worker); it != entries_.end()) it->second.present = present;
+  auto it = entries_.find(worker);
+  if (it == entries_.end()) return;
+  it->second.present = present;
+  if (present) it->second.gone = false;
+}
+
+void RoundBook::SetGone(const WorkerId& worker) {
+  auto it = entries_.find(worker);
+  if (it == entries_.end()) return;
+  it->second.present = false;
+  it->second.gone = true;
 }
 
 absl::Status RoundBook::CheckWanted(const WorkerId& worker, int64_t samples) const {
@@ -80,7 +90,7 @@ RoundBook::Verdict RoundBook::Decide(absl::Time now) const {
         within_reach += entry.participant.planned_samples;
         break;
       case State::kOutstanding:
-        within_reach += entry.participant.planned_samples;
+        if (!entry.gone) within_reach += entry.participant.planned_samples;
         present_outstanding |= entry.present;
         break;
       case State::kRejected: rejected = true; break;
@@ -104,7 +114,7 @@ std::vector<WorkerId> RoundBook::WaitingFor() const {
   std::vector<WorkerId> present;
   std::vector<WorkerId> absent;
   for (const auto& [worker, entry] : entries_) {
-    if (entry.state == State::kOutstanding) (entry.present ? present : absent).push_back(worker);
+    if (entry.state == State::kOutstanding && !entry.gone) (entry.present ? present : absent).push_back(worker);
   }
   return present.empty() ? absent : present;
 }

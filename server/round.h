@@ -50,6 +50,8 @@ class RoundBook {
 
   // Someone is (not) there any more. Unknown workers are ignored.
   void SetPresent(const WorkerId& worker, bool present);
+  // Someone is not there any more and has said so: unlike the lost it is not expected back.
+  void SetGone(const WorkerId& worker);
 
   // Whether this worker may (still) contribute that many samples. OK: its bytes are wanted.
   // Errors: NotFound (not a participant), AlreadyExists (settled; see Settled), InvalidArgument (negative, or more than
@@ -80,6 +82,7 @@ class RoundBook {
   struct Entry {
     Participant participant;
     bool present = true;
+    bool gone = false;
     State state = State::kOutstanding;
     int64_t samples = 0;
     std::string sha256;  // of the settled contribution

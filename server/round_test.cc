@@ -136,6 +136,22 @@ TEST(RoundBookTest, BelowTheQuorumTheLostMayReturn) {
   EXPECT_EQ(book.Decide(kEarly), Verdict::kCommit);
 }
 
+TEST(RoundBookTest, WhoHasLeftIsNotExpectedBack) {
+  RoundBook book = Book();
+  book.SetGone(kA);
+  book.SetGone(WorkerId("stranger"));
+  Count(&book, kB, 30);
+  EXPECT_EQ(book.Decide(kEarly), Verdict::kWait);
+  EXPECT_THAT(book.WaitingFor(), ElementsAre(kC));
+  Count(&book, kC, 20);
+  EXPECT_EQ(book.Decide(kEarly), Verdict::kDropMissing);
+  EXPECT_THAT(book.WaitingFor(), IsEmpty());
+  // Lost again is not gone.
+  book.SetPresent(kA, true);
+  book.SetPresent(kA, false);
+  EXPECT_EQ(book.Decide(kEarly), Verdict::kWait);
+}
+
 TEST(RoundBookTest, HopelessRoundsEndAtOnce) {
   RoundBook book = Book();
   EXPECT_TRUE(book.MarkRejected(kA, "not_finite", "sha"));

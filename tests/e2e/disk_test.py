@@ -71,7 +71,7 @@ class DiskTest(unittest.TestCase):
         fleet.wait_phase("b1", "training", after_rounds=after, seconds=bound_s(2, faults=0))
         wait_until("the others' contributions to be cleared away", START_S,
                    lambda: [re.sub(r".*_(r\d+)_.*_", r"\1_", name) for name in os.listdir(fleet.path("coordinator", "spool", "job"))]
-                   == [f"r{fleet.committed()}_a1"])
+                   == [f"r{fleet.committed()}_a1.whole"])
 
     def stands_still_then_goes_on(self, fleet, disk):
         committed = fleet.commits()

@@ -1,10 +1,13 @@
 """Workers that come and go while a job runs."""
 
+import os
 import re
+import shutil
 import unittest
 
-from faults import DEADLINE_S, LEASE_S, OUTAGE_S, START_S, FaultFleet, bound_s, fault_job, wait_fast
-from fleet import main, wait_until
+from faults import DEADLINE_S, LEASE_S, OUTAGE_S, START_S, FaultFleet, bound_s, fault_job, packed_sha256, wait_fast
+from fleet import BIN, main, wait_until
+from relay import Relay
 
 
 class MembersTest(unittest.TestCase):
@@ -75,6 +78,40 @@ class MembersTest(unittest.TestCase):
             # Then it is planned in.
             wait_until("c1 to contribute", bound_s(3), lambda: "contribution_counted job=job worker=c1" in fleet.log("coordinator"))
             self.assertNotIn("round_dropped", fleet.log("coordinator"))
+            fleet.cli("job", "abort", "job")
+
+    def test_slow_download_keeps_its_version(self):
+        """Of a version that is neither the newest nor kept any more, while round after round is committed."""
+        with FaultFleet() as fleet:
+            fleet.up()
+            # 5.6 MB: more than the sockets in between hold.
+            fleet.submit(fault_job(rounds=1000, model={"builtin": "mlp", "classes": 10000}, checkpoint={"every_rounds": 1, "keep": 2}))
+            relay = Relay(fleet.port, down_bytes_per_s=500e3)
+            self.addCleanup(relay.close)
+            shutil.copytree(fleet.path("operator"), fleet.path("far"))
+            with open(fleet.path("far", "context.yaml"), "r+") as f:
+                text = f.read().replace(f"127.0.0.1:{fleet.port}", f"127.0.0.1:{relay.port}")
+                f.seek(0)
+                f.write(text)
+            wait_until("three versions", bound_s(3, faults=0), lambda: fleet.committed() >= 3)
+            version = fleet.json("model", "list", "job")["models"][-1]["version"] - 1
+            out = fleet.path("old.safetensors")
+            fetch = fleet.spawn("fetch", [os.path.join(BIN, "causeway"), "--context", fleet.path("far") + "/", "model", "fetch", "job",
+                                          "--version", str(version), "--out", out])
+            wait_until("the transfer to begin", START_S, lambda: relay.down.get(fetch.pid, 0) > 200e3)
+            digests, paths = ({row[1]: row[column] for row in fleet.commits()} for column in (2, 3))
+            path, next_path = (fleet.path("coordinator", paths[v]) for v in (version, version + 1))  # join() keeps absolute ones.
+            last = fleet.committed()
+            wait_until("five more rounds", bound_s(5, faults=0), lambda: fleet.committed() >= last + 5)
+            self.assertIsNone(fetch.poll(), "it was to take longer than five rounds")
+            self.assertTrue(os.path.exists(path))
+            self.assertFalse(os.path.exists(next_path), "the next one is not kept")
+            self.assertEqual(fetch.wait(timeout=2 * START_S), 0, fleet.log("fetch"))
+            with open(out, "rb") as f:
+                self.assertEqual(packed_sha256(f.read()), digests[version].lower())
+            last = fleet.committed()
+            wait_until("two more rounds", bound_s(2, faults=0), lambda: fleet.committed() >= last + 2)
+            wait_until("the version to be removed", START_S, lambda: not os.path.exists(path))
             fleet.cli("job", "abort", "job")
 
 

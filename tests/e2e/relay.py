@@ -1,15 +1,19 @@
-"""A TCP relay between workers and the coordinator that counts bytes per worker and direction. TLS passes through it untouched."""
+"""A TCP relay between its clients and the coordinator that counts bytes per process and direction. TLS passes through it untouched."""
 
 import os
 import socket
 import threading
+import time
 
 
 class Relay:
-    """Listens on `port` of loopback and joins each connection with one to `target`. Thread-safe."""
+    """Listens on `port` of loopback and joins each connection with one to `target`. Thread-safe.
 
-    def __init__(self, target):
+    down_bytes_per_s: how fast each connection's bytes from the target may flow; next to nothing is kept in between."""
+
+    def __init__(self, target, down_bytes_per_s=None):
         self.target = target
+        self.down_bytes_per_s = down_bytes_per_s
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.lock = threading.Lock()
@@ -25,22 +29,26 @@ class Relay:
                 return
             pid = owner(peer[1], self.port)
             try:
-                server = socket.create_connection(("127.0.0.1", self.target), timeout=10)
-                server.settimeout(None)
+                server = socket.socket()
+                if self.down_bytes_per_s:
+                    server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+                server.connect(("127.0.0.1", self.target))
             except OSError:
                 client.close()
                 continue
             with self.lock:
                 self.sockets += [client, server]
-            for source, sink, counts in ((client, server, self.up), (server, client, self.down)):
-                threading.Thread(target=self.pump, args=(source, sink, counts, pid), daemon=True).start()
+            for source, sink, counts, rate in ((client, server, self.up, None), (server, client, self.down, self.down_bytes_per_s)):
+                threading.Thread(target=self.pump, args=(source, sink, counts, pid, rate), daemon=True).start()
 
-    def pump(self, source, sink, counts, pid):
+    def pump(self, source, sink, counts, pid, bytes_per_s):
         try:
             while data := source.recv(65536):
                 with self.lock:
                     counts[pid] = counts.get(pid, 0) + len(data)
                 sink.sendall(data)
+                if bytes_per_s:
+                    time.sleep(len(data) / bytes_per_s)
         except OSError:
             pass
         for s in (source, sink):
