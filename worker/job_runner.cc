@@ -71,8 +71,8 @@ JobRunner::JobRunner(Options options)
       fetcher_({options_.cache, options_.transfer}) {}
 
 JobRunner::Failure JobRunner::PushFailure(absl::Status status) {
-  // The coordinator's spool or disk is full: it may have room later.
-  if (absl::IsResourceExhausted(status)) status = absl::UnavailableError(status.message());
+  // The coordinator's spool or disk is full: it may have room later. What was damaged on its way is sent again; nothing here is.
+  if (absl::IsResourceExhausted(status) || absl::IsDataLoss(status)) status = absl::UnavailableError(status.message());
   return {status, Source::kTransfer};
 }
 

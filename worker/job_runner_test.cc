@@ -347,6 +347,13 @@ TEST_F(JobRunnerTest, DataThatStaysDamagedEndsTheTries) {
   EXPECT_FALSE(Run(TaskKind::kTrain, Round(0)).try_again);
 }
 
+TEST_F(JobRunnerTest, WhatIsDamagedOnItsWayIsSentAgainAndAgain) {
+  coordinator_.FailCalls("Push", 1000, absl::DataLossError("data of offset 256 where 0 was due"));
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(Run(TaskKind::kPrepare, Prepare(true)).try_again) << i;
+  coordinator_.FailCalls("Push", 0, absl::OkStatus());
+  EXPECT_THAT(Run(TaskKind::kPrepare, Prepare(true)).status, IsOk());
+}
+
 TEST_F(JobRunnerTest, TellsWhatMayPassFromWhatMayNot) {
   GetReady();
   EXPECT_TRUE(Run(TaskKind::kTrain, Round(9)).try_again);  // That version may be gone, or to come.

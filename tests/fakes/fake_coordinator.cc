@@ -407,6 +407,7 @@ absl::Status FakeCoordinator::Serve(dataplane::LinkKind kind, const dataplane::P
                                   ModelSource(frame.pull_request().version(), model.layout, model.bytes), options);
     }
     case dataplane::LinkKind::kPush: {
+      RETURN_IF_ERROR(TakeFailure("Push"));
       Sink sink(this);
       return dataplane::ServePush(link, peer, frame.push_request(), &sink, options);
     }
