@@ -12,10 +12,12 @@
 #include <memory>
 #include <string>
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include "absl/synchronization/mutex.h"
+#include "base/log.h"
 #include "dataplane/pki.h"
 
 namespace causeway::dataplane {
@@ -50,6 +52,12 @@ void ConfigureGrpcProcess() {
   setenv("GRPC_SSL_CIPHER_SUITES", "PSK-AES256-GCM-SHA384", /*overwrite=*/1);
   // What goes wrong is told by our own messages; gRPC's lines about it are there when they are asked for.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  // Protocol Buffers' too: a line for each name from outside that is not UTF-8.
+  google::protobuf::SetLogHandler(
+      [](google::protobuf::LogLevel level, const char* file, int line, const std::string& message) {
+        log::Write(level == google::protobuf::LOGLEVEL_FATAL ? log::Level::kError : log::Level::kDebug, "protobuf",
+                   {{"file", file}, {"line", line}, {"message", message}});
+      });
   SendNoSessionTickets();
   // Debian's Abseil is built to watch every mutex, gRPC's too, for deadlocks; the thread sanitizer's runs do that for us.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

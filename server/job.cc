@@ -8,13 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/log.h"
+#include "base/status_macros.h"
 #include "server/shares.h"
+#include "server/stored_job.h"
 
 namespace causeway::server {
 namespace {
 
 constexpr absl::Duration kNoRoomGrace = absl::Seconds(30);  // Longer than a worker waits before it tries again.
-constexpr int kMaxBatchTimes = 100;
 
 // "TRAINING"
 std::string StateText(v1::JobState state) {
@@ -225,18 +226,7 @@ void Job::OnInitialCommitted(absl::Time now) {
 absl::Status Job::OnProfile(const WorkerId& worker, const v1::ReportProfileRequest& request, absl::Time now) {
   Member* member = FindMember(worker);
   if (member == nullptr || !active()) return absl::FailedPreconditionError("no profile of this worker is wanted now");
-  for (const auto& time : request.profile().batch_times()) {
-    if (time.batch_size() < 1 || !(time.batch_time_s() > 0) || !std::isfinite(time.batch_time_s())) {
-      return absl::InvalidArgumentError("a profile with an impossible batch time");
-    }
-  }
-  if (request.profile().max_parallel() < 1 || request.profile().batch_times_size() > kMaxBatchTimes) {
-    return absl::InvalidArgumentError("a profile with no largest batch, or too many batch sizes");
-  }
-  if (!(request.profile().down_bytes_per_s() > 0) || !(request.profile().up_bytes_per_s() > 0) ||
-      request.profile().batch_times().empty()) {
-    return absl::InvalidArgumentError("a profile without figures");
-  }
+  RETURN_IF_ERROR(CheckProfile(request.profile()));
   // Repeated, or asked for by a former coordinator.
   if (member->profile.has_value() || request.attempt() != options_.attempt_base + 1) return absl::OkStatus();
   Answered(member, now);

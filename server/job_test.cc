@@ -590,6 +590,10 @@ TEST(JobTest, AnOddProfileCostsItsWorkerOnly) {
   request.mutable_profile()->set_max_parallel(0);
   EXPECT_THAT(fleet.job().OnProfile(WorkerId("w1"), request, fleet.now()),
               StatusIs(absl::StatusCode::kInvalidArgument));
+  // It would not be read back at the next start.
+  request.mutable_profile()->set_max_parallel(std::numeric_limits<int64_t>::max());
+  EXPECT_THAT(fleet.job().OnProfile(WorkerId("w1"), request, fleet.now()),
+              StatusIs(absl::StatusCode::kInvalidArgument));
   request.mutable_profile()->set_max_parallel(8);
   EXPECT_OK(fleet.job().OnProfile(WorkerId("w1"), request, fleet.now()));
   fleet.Run();

@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kMost = int64_t{1} << 46;
 constexpr int64_t kMostPerEpoch = 100'000;
 constexpr int64_t kLargestBatch = 1 << 20;
+constexpr int kMostBatchTimes = 100;
 // Attempts are incarnations times a million.
 constexpr int64_t kMostAttempts = int64_t{1} << 60;
 
@@ -91,15 +92,24 @@ absl::Status CheckRuntime(const v1::StoredRuntime& runtime) {
   return absl::OkStatus();
 }
 
+}  // namespace
+
 absl::Status CheckProfile(const v1::DeviceProfile& profile) {
+  if (profile.max_parallel() < 1 || profile.max_parallel() > kLargestBatch || profile.batch_times().empty() ||
+      profile.batch_times_size() > kMostBatchTimes) {
+    return absl::InvalidArgumentError("a profile with no largest batch, or with no or too many batch sizes");
+  }
+  const auto positive = [](double value) { return std::isfinite(value) && value > 0; };
   for (const auto& time : profile.batch_times()) {
-    RETURN_IF_ERROR(InRange("a profile's batch size", time.batch_size(), 1, kLargestBatch));
-    RETURN_IF_ERROR(Finite("a profile's batch time", time.batch_time_s()));
+    if (time.batch_size() < 1 || time.batch_size() > kLargestBatch || !positive(time.batch_time_s()))
+      return absl::InvalidArgumentError("a profile with an impossible batch time");
+  }
+  if (!positive(profile.down_bytes_per_s()) || !positive(profile.up_bytes_per_s()) ||
+      !positive(profile.eval_samples_per_s())) {
+    return absl::InvalidArgumentError("a profile with an impossible rate");
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::Status CheckStoredJob(const Job::Options& options, const Job::Stored& stored) {
   RETURN_IF_ERROR(CheckSpec(options.spec));
@@ -119,7 +129,9 @@ absl::Status CheckStoredJob(const Job::Options& options, const Job::Stored& stor
     RETURN_IF_ERROR(CheckShards(plan.shards, options.train.samples()));
   }
   RETURN_IF_ERROR(CheckRuntime(stored.runtime));
-  for (const auto& [worker, profile] : stored.profiles) RETURN_IF_ERROR(CheckProfile(profile));
+  for (const auto& [worker, profile] : stored.profiles) {
+    if (absl::Status measured = CheckProfile(profile); !measured.ok()) return Impossible(measured.message());
+  }
   RETURN_IF_ERROR(InRange("a version", stored.version.value(), -1, kMost));
   if (stored.version.value() >= 0 && !stored.layout.has_value())
     return Impossible("a version of a model without layout");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -47,6 +48,11 @@ Stored Possible() {
   participant->set_planned_samples(100);
   v1::DeviceProfile& profile = s.stored.profiles[WorkerId("w1")];
   profile.add_batch_times()->set_batch_size(1);
+  profile.mutable_batch_times(0)->set_batch_time_s(0.1);
+  profile.set_max_parallel(1);
+  profile.set_down_bytes_per_s(1e6);
+  profile.set_up_bytes_per_s(1e6);
+  profile.set_eval_samples_per_s(100);
   s.stored.rounds.emplace_back().set_samples(100);
   s.stored.evaluations.emplace_back().set_total(10);
   return s;
@@ -82,7 +88,7 @@ TEST(StoredJobTest, WhatCannotBe) {
       {"participant's samples",
        [](Stored* s) { s->stored.runtime.mutable_open_round()->mutable_participants(0)->set_planned_samples(-1); }},
       {"attempt", [](Stored* s) { s->stored.runtime.mutable_open_round()->set_attempt(-1); }},
-      {"batch size", [](Stored* s) { s->stored.profiles.begin()->second.mutable_batch_times(0)->set_batch_size(0); }},
+      {"impossible rate", [](Stored* s) { s->stored.profiles.begin()->second.clear_eval_samples_per_s(); }},
       {"round's samples", [](Stored* s) { s->stored.rounds[0].set_samples(-1); }},
       {"hits", [](Stored* s) { s->stored.evaluations[0].set_correct(11); }},
       {"without layout", [](Stored* s) { s->stored.version = Version(0); }},
@@ -93,6 +99,34 @@ TEST(StoredJobTest, WhatCannotBe) {
     Stored s = Possible();
     damage(&s);
     EXPECT_THAT(CheckStoredJob(s.options, s.stored), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(what)));
+  }
+}
+
+TEST(CheckProfileTest, OnlyWhatCanBeMeasured) {
+  const v1::DeviceProfile good = Possible().stored.profiles.begin()->second;
+  EXPECT_OK(CheckProfile(good));
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  using Damage = std::function<void(v1::DeviceProfile*)>;
+  std::vector<Damage> damages = {
+      [](v1::DeviceProfile* p) { p->clear_batch_times(); },
+      [](v1::DeviceProfile* p) {
+        while (p->batch_times_size() <= 100) *p->add_batch_times() = p->batch_times(0);
+      },
+      [](v1::DeviceProfile* p) { p->set_max_parallel(0); },
+      [](v1::DeviceProfile* p) { p->set_max_parallel(kHuge); },
+      [](v1::DeviceProfile* p) { p->mutable_batch_times(0)->set_batch_size(0); },
+      [](v1::DeviceProfile* p) { p->mutable_batch_times(0)->set_batch_size(kHuge); },
+  };
+  for (const double odd : {0.0, -1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+    damages.push_back([odd](v1::DeviceProfile* p) { p->mutable_batch_times(0)->set_batch_time_s(odd); });
+    damages.push_back([odd](v1::DeviceProfile* p) { p->set_down_bytes_per_s(odd); });
+    damages.push_back([odd](v1::DeviceProfile* p) { p->set_up_bytes_per_s(odd); });
+    damages.push_back([odd](v1::DeviceProfile* p) { p->set_eval_samples_per_s(odd); });
+  }
+  for (const Damage& damage : damages) {
+    v1::DeviceProfile bad = good;
+    damage(&bad);
+    EXPECT_THAT(CheckProfile(bad), StatusIs(absl::StatusCode::kInvalidArgument)) << bad.ShortDebugString();
   }
 }
 
