@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kMaxLength = int64_t{1} << 50;  // Of a job, in rounds or samples.
 constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxBatch = 1 << 20;
+constexpr int64_t kMaxCheckpoints = 1'000'000'000;
 constexpr NumberRange kAboveZero = {.min = 0, .min_excluded = true};
 constexpr NumberRange kAtLeastZero = {.min = 0};
 
@@ -198,8 +199,8 @@ absl::StatusOr<v1::JobSpec> ParseJobYaml(absl::string_view text, absl::string_vi
   spec.set_orphan_timeout_s(absl::ToDoubleSeconds(
       root.Duration("orphan_timeout", absl::Minutes(10), absl::Seconds(1), absl::Hours(24 * 365))));
   YamlMap checkpoint = root.Map("checkpoint");
-  spec.mutable_checkpoint()->set_every_rounds(checkpoint.Int("every_rounds", 1, 1, kMaxInt));
-  spec.mutable_checkpoint()->set_keep(checkpoint.Int("keep", 3, 1, kMaxInt));
+  spec.mutable_checkpoint()->set_every_rounds(checkpoint.Int("every_rounds", 1, 1, kMaxCheckpoints));
+  spec.mutable_checkpoint()->set_keep(checkpoint.Int("keep", 3, 1, kMaxCheckpoints));
   spec.set_seed(root.Int("seed", 1, 0, kMaxInt));
 
   const v1::EndSpec& end = spec.end();

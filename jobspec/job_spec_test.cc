@@ -251,6 +251,8 @@ TEST(JobSpecTest, ImpossibleValues) {
            BadCase{Job("rounds: {deadline: 60}"), "rounds.deadline: found \"60\"; allowed: a duration"},
            BadCase{Job("rounds: {replan_after: -1s}"), "rounds.replan_after: found \"-1s\""},
            BadCase{Job("checkpoint: {keep: 0}"), "checkpoint.keep: found \"0\""},
+           BadCase{Job("checkpoint: {keep: 1000000001}"), "checkpoint.keep: found \"1000000001\""},
+           BadCase{Job("checkpoint: {every_rounds: 1000000001}"), "checkpoint.every_rounds: found \"1000000001\""},
            BadCase{Job("seed: -1"), "seed: found \"-1\""},
            BadCase{Job("epochs: 3"), "job.yaml:7: epochs: unknown key"},
            BadCase{Job("optimiser: {}"), "unknown key; did you mean optimizer?"},

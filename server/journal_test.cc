@@ -6,12 +6,16 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <random>
 #include <set>
 #include <sstream>
 #include <thread>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/journal.pb.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/fakes/temp_dir.h"
 
@@ -348,9 +352,9 @@ TEST_F(JournalTest, ThreadsShareIt) {
 
 TEST_F(JournalTest, ANewerSchemaIsRefused) {
   journal_.reset();
-  Execute(path_, "UPDATE meta SET value = 3 WHERE key = 'schema_version'");
+  Execute(path_, "UPDATE meta SET value = 4 WHERE key = 'schema_version'");
   EXPECT_THAT(Journal::Open(path_), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                             AllOf(HasSubstr("schema version 3"), HasSubstr("knows version 2"))));
+                                             AllOf(HasSubstr("schema version 4"), HasSubstr("knows version 3"))));
 }
 
 // tests/golden has the dump of a journal that a program of version 1 wrote: two sites, one worker and one that was removed, a job that ended.
@@ -397,6 +401,33 @@ TEST_F(JournalTest, AJournalOfVersion1IsMigrated) {
   }
 }
 
+// Of version 2: a job in its third round, one of its two contributions there, a worker whose certificate is being renewed.
+TEST_F(JournalTest, AJournalOfVersion2IsMigratedInMidRound) {
+  std::stringstream dump;
+  dump << std::ifstream(CAUSEWAY_SOURCE_DIR "/tests/golden/journal_v2.sql").rdbuf();
+  const std::string old = dir_.Join("old.db");
+  Execute(old, dump.str());
+  for (int start = 0; start < 2; ++start) {
+    ASSERT_OK_AND_ASSIGN(std::unique_ptr<Journal> journal, Journal::Open(old));
+    ASSERT_OK_AND_ASSIGN(std::vector<WorkerRow> workers, journal->LoadWorkers());
+    ASSERT_THAT(workers, SizeIs(2));
+    EXPECT_EQ(workers[1].previous_serial, "5f1e0c8ad1a9b7e24c60d3f2b1a89077");
+    ASSERT_OK_AND_ASSIGN(std::vector<ContributionRow> contributions, journal->LoadContributions("job"));
+    ASSERT_THAT(contributions, SizeIs(1));
+    EXPECT_EQ(contributions[0].worker, "a1");
+    EXPECT_EQ(contributions[0].round, 2);
+    EXPECT_EQ(contributions[0].samples, 100);
+    EXPECT_THAT(journal->LoadCommits("job"), IsOkAndHolds(SizeIs(3)));
+    ASSERT_OK_AND_ASSIGN(std::vector<JobRow> jobs, journal->LoadJobs());
+    ASSERT_THAT(jobs, SizeIs(1));
+    v1::StoredRuntime runtime;
+    ASSERT_TRUE(runtime.ParseFromString(jobs[0].runtime));
+    EXPECT_EQ(runtime.open_round().round(), 2);
+    EXPECT_EQ(runtime.open_round().participants_size(), 2);
+    EXPECT_THAT(journal->NextIncarnation(), IsOkAndHolds(start + 2));
+  }
+}
+
 TEST_F(JournalTest, ForeignAndDamagedFilesAreRefused) {
   const std::string other = dir_.Join("other.db");
   Execute(other, "CREATE TABLE recipes (name TEXT)");
@@ -414,6 +445,143 @@ TEST_F(JournalTest, ForeignAndDamagedFilesAreRefused) {
   file << std::string(8192, '\x5a');
   file.close();
   EXPECT_THAT(Journal::Open(path_), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+// Of each kind, in mid-round.
+void WriteRows(Journal* journal) {
+  ASSERT_OK(journal->NextIncarnation());
+  ASSERT_OK(journal->PutSite({"a", 1}));
+  ASSERT_OK(journal->PutToken({"t1", "a", kBytes, 16, 15, 1'700'000'000'000, false, "r1"}));
+  ASSERT_OK(journal->PutWorker({"a-1", "a", "0abc", 1'800'000'000'000, false, 7, kBytes}));
+  ASSERT_OK(journal->AddJob(
+      {.name = "job", .request_id = "r2", .yaml = "name: job", .spec = kBytes, .state = 3, .runtime = kBytes}));
+  ASSERT_OK(journal->PutPlan({"job", 1, kBytes, kBytes}));
+  ASSERT_OK(journal->PutProfile({"job", "a-1", kBytes}));
+  ASSERT_OK(journal->CommitRound({"job", 0, 0, 1, kBytes, "/m1", 100, 1'700'000'000'000, kBytes}));
+  ASSERT_OK(journal->PutEvaluation({"job", 1, kBytes}));
+  ASSERT_OK(journal->AddContribution({"job", 0, 1, 1'000'001, "a-1", 1, 7, 50, kBytes, "/p", kBytes}));
+}
+
+TEST_F(JournalTest, TheSealsFollowEveryChange) {
+  const std::vector<std::function<absl::Status()>> changes = {
+      [&] { return journal_->NextIncarnation().status(); },
+      [&] {
+        return journal_->PutSite({"a", 2});
+      },
+      [&] {
+        return journal_->PutToken({"t1", "a", kBytes, 16, 14, 1'700'000'000'000, true});
+      },
+      [&] {
+        return journal_->PutWorker({"a-1", "a", "0def", 1'800'000'000'000, true, 8, kBytes});
+      },
+      [&] {
+        return journal_->AdmitWorker({"a-2", "a", "01"}, {"t1", "a", kBytes, 16, 13});
+      },
+      [&] { return journal_->UpdateJob({.name = "job", .state = 4, .reason = "so"}); },
+      [&] {
+        return journal_->PutPlan({"job", 1, "other", kBytes});
+      },
+      [&] {
+        return journal_->PutProfile({"job", "a-1", "other"});
+      },
+      [&] {
+        return journal_->PutEvaluation({"job", 1, "other"});
+      },
+      [&] {
+        const JobRow job{.name = "job", .state = 5};
+        return journal_->CommitRound({"job", 0, 1, 2}, &job);
+      },
+      [&] { return journal_->AddContribution(Contribution(2, "a-1")); },
+      [&] { return journal_->DropContributions("job", 0, 2); },
+      [&] { return journal_->RollBack("job", 1); },
+      [&] { return journal_->RemoveSite("a"); },  // And with it its tokens and workers.
+      [&] { return journal_->AddJob(Job("other")); },
+      // What fails leaves them as they were.
+      [&] { return journal_->AddJob(Job("other")).ok() ? absl::InternalError("twice") : absl::OkStatus(); },
+  };
+  WriteRows(journal_.get());
+  for (size_t i = 0; i < changes.size(); ++i) {
+    ASSERT_OK(changes[i]()) << i;
+    Reopen();
+    ASSERT_NE(journal_, nullptr) << i;
+  }
+}
+
+TEST_F(JournalTest, RowsThatDoNotFitTheirChecksumAreNamed) {
+  WriteRows(journal_.get());
+  journal_.reset();
+  const std::string original = dir_.Join("original.db");
+  std::filesystem::copy_file(path_, original);
+  for (const auto& [table, sql] : std::vector<std::pair<std::string, std::string>>{
+           {"commits", "UPDATE commits SET sha256 = x'00'"},
+           {"contributions", "DELETE FROM contributions"},
+           {"evaluations", "INSERT INTO evaluations VALUES ('job', 2, x'')"},
+           {"meta", "UPDATE meta SET value = 9 WHERE key = 'incarnation'"},
+           {"workers", "UPDATE workers SET removed = 1"},
+           {"sites", "UPDATE seals SET seal = seal + 1 WHERE name = 'sites'"},
+           {"jobs", "DELETE FROM seals WHERE name = 'jobs'"},
+           {"sqlite_schema", "CREATE INDEX late ON jobs (state)"},
+           {"more", "CREATE TABLE more (a)"}}) {
+    std::filesystem::copy_file(original, path_, std::filesystem::copy_options::overwrite_existing);
+    Execute(path_, sql);
+    EXPECT_THAT(Journal::Open(path_), StatusIs(absl::StatusCode::kDataLoss,
+                                               AllOf(HasSubstr(path_), HasSubstr(absl::StrCat("table ", table)))));
+  }
+}
+
+// All rows of all tables, as SQL would write them.
+std::string Dump(const std::string& path) {
+  std::string all;
+  sqlite3* db = nullptr;
+  EXPECT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  const auto query = [db](const std::string& sql) {
+    std::vector<std::string> rows;
+    EXPECT_EQ(sqlite3_exec(
+                  db, sql.c_str(),
+                  [](void* into, int, char** values, char**) {
+                    static_cast<std::vector<std::string>*>(into)->push_back(values[0]);
+                    return 0;
+                  },
+                  &rows, nullptr),
+              SQLITE_OK)
+        << sqlite3_errmsg(db);
+    return rows;
+  };
+  for (const std::string& table : query("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")) {
+    const std::vector<std::string> columns =
+        query(absl::StrCat("SELECT 'quote(' || name || ')' FROM pragma_table_info('", table, "')"));
+    for (const std::string& row : query(absl::StrCat("SELECT ", absl::StrJoin(columns, "||','||"), " FROM ", table)))
+      absl::StrAppend(&all, table, " ", row, "\n");
+  }
+  sqlite3_close(db);
+  return all;
+}
+
+TEST_F(JournalTest, NoFlippedBitIsTakenForWhatWasWritten) {
+  WriteRows(journal_.get());
+  journal_.reset();
+  std::stringstream stream;
+  stream << std::ifstream(path_, std::ios::binary).rdbuf();
+  const std::string bytes = stream.str();
+  const std::string expected = Dump(path_);
+  std::mt19937_64 random(1);
+  int refused = 0;
+  for (int i = 0; i < 500; ++i) {
+    std::string damaged = bytes;
+    const size_t bit = random() % (8 * bytes.size());
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    std::filesystem::remove(path_ + "-wal");
+    std::ofstream(path_, std::ios::binary | std::ios::trunc) << damaged;
+    absl::StatusOr<std::unique_ptr<Journal>> journal = Journal::Open(path_);
+    if (journal.ok()) {
+      journal->reset();
+      ASSERT_EQ(Dump(path_), expected) << "bit " << bit;  // It was in no row.
+    } else {
+      EXPECT_THAT(journal, StatusIs(absl::StatusCode::kDataLoss, HasSubstr(path_))) << "bit " << bit;
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 10);
 }
 
 TEST_F(JournalTest, AnotherWriterIsAnError) {
