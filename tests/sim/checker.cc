@@ -1,6 +1,8 @@
 #include "tests/sim/checker.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -205,7 +207,8 @@ void Checker::CheckCommit(FaultDisk* disk, int64_t version, const std::string& r
           const absl::StatusOr<std::vector<uint8_t>> mean = sum->Finish();
           if (mean.ok() && std::string(mean->begin(), mean->end()) == packed) {
             for (const PartKey* key : chosen) merged_.insert(*key);
-            return;
+            ++verified_;
+            return CheckMean(round, packed, chosen);
           }
         }
       }
@@ -218,6 +221,32 @@ void Checker::CheckCommit(FaultDisk* disk, int64_t version, const std::string& r
                     " is not the mean of whole contributions, each once, with all that were said to count (",
                     record.contributions(), " of ", record.samples(), " samples; ",
                     same_weights ? "the weights fit, the bits do not" : "no weights fit", ")"));
+}
+
+// RoundSum has said what the bits are; that they are a mean, its definition says: sum of weight times value over sum of weights.
+void Checker::CheckMean(int64_t round, const std::string& packed, const std::vector<const PartKey*>& chosen) {
+  const auto value = [](absl::string_view bytes, int64_t at) {
+    float v;
+    std::memcpy(&v, bytes.data() + at, sizeof(v));
+    return static_cast<double>(v);
+  };
+  for (size_t i = 0; i < options_.layout.tensors().size(); ++i) {
+    const dataplane::TensorSpec& tensor = options_.layout.tensors()[i];
+    if (tensor.dtype != dataplane::DataType::kFloat32) continue;
+    const int64_t begin = options_.layout.byte_offset(static_cast<int>(i));
+    for (int64_t at = begin; at < begin + tensor.size_bytes(); at += 4) {
+      double sum = 0, weights = 0;
+      for (const PartKey* key : chosen) {
+        const Part& part = parts_.at(*key);
+        const auto weight = static_cast<double>(part.request.samples());
+        sum += weight * value(part.bytes, at);
+        weights += weight;
+      }
+      const double mean = sum / weights;
+      if (std::abs(value(packed, at) - mean) > 1e-5 * std::max(1.0, std::abs(mean)))
+        return Fail(absl::StrCat("round ", round, ": byte ", at, " of the model is no weighted mean"));
+    }
+  }
 }
 
 // ---- Announcements

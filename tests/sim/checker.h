@@ -53,6 +53,8 @@ class Checker : public Observer {
   // The job has ended: all that was committed is on the disk, and it is what its contributions make.
   void CheckEnd(int64_t rounds);
   int64_t rounds() const { return static_cast<int64_t>(commits_.size()) - 1; }
+  // Of the committed rounds, those whose bits were compared; of the others a version was pruned before anybody looked.
+  int64_t verified() const { return verified_; }
   int64_t contributions() const { return static_cast<int64_t>(counted_.size()); }
 
  private:
@@ -84,6 +86,7 @@ class Checker : public Observer {
   void LoadFacts();
   void CheckPlan(int64_t number);
   void CheckCommit(FaultDisk* disk, int64_t version, const std::string& record);
+  void CheckMean(int64_t round, const std::string& packed, const std::vector<const PartKey*>& chosen);
   void CheckPushAnswer(const std::string& worker, Part* part, const v1::Frame& frame);
   static std::vector<std::pair<int64_t, int64_t>> RangesOf(
       const google::protobuf::RepeatedPtrField<v1::SampleRange>& ranges);
@@ -106,7 +109,8 @@ class Checker : public Observer {
   std::map<PartKey, Part> parts_;
   std::map<int64_t, std::pair<std::string, PartKey>> pushes_;  // Stream -> worker, part.
   std::set<PartKey> counted_;                                  // Whose senders were told so.
-  std::set<PartKey> merged_;                                   // That the models are made of.
+  int64_t verified_ = 0;
+  std::set<PartKey> merged_;  // That the models are made of.
 };
 
 }  // namespace causeway::sim

@@ -15,6 +15,7 @@
 namespace causeway::sim {
 namespace {
 
+constexpr int kLeastVerifiedPercent = 95;
 constexpr int kMaxShown = 10;
 
 std::string BigEndian(int64_t value) {
@@ -62,7 +63,7 @@ int Main(int argc, char** argv) {
   const DataFiles data = MakeData(folder.path());
   FaultVfs vfs;
   int failed = 0;
-  int64_t steps = 0, crashes = 0, rounds = 0;
+  int64_t steps = 0, crashes = 0, rounds = 0, verified = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     World::Result result = World({.seed = seed, .data = &data, .vfs = &vfs}).Run();
     if (twice && result.failure.empty() &&
@@ -72,6 +73,7 @@ int Main(int argc, char** argv) {
     steps += result.steps;
     crashes += result.crashes;
     rounds += result.rounds;
+    verified += result.verified;
     if (verbose) {
       std::printf("seed %llu: %lld steps, %lld crashes, %lld rounds, %.1f s, trace %016llx\n",
                   static_cast<unsigned long long>(seed), static_cast<long long>(result.steps),
@@ -85,8 +87,14 @@ int Main(int argc, char** argv) {
       std::fflush(stdout);
     }
   }
-  std::printf("%llu seeds, %d failed; %lld events, %lld crashes, %lld rounds\n", static_cast<unsigned long long>(count),
-              failed, static_cast<long long>(steps), static_cast<long long>(crashes), static_cast<long long>(rounds));
+  std::printf("%llu seeds, %d failed; %lld events, %lld crashes, %lld rounds, the bits of %lld compared\n",
+              static_cast<unsigned long long>(count), failed, static_cast<long long>(steps),
+              static_cast<long long>(crashes), static_cast<long long>(rounds), static_cast<long long>(verified));
+  // Else the checks of bits would be empty.
+  if (rounds >= 100 && verified * 100 < rounds * kLeastVerifiedPercent) {
+    std::printf("FAILED: less than %d %% of the rounds were compared\n", kLeastVerifiedPercent);
+    return 1;
+  }
   return failed == 0 ? 0 : 1;
 }
 

@@ -496,6 +496,7 @@ World::Result World::Run() {
   result.steps = scheduler_.steps();
   result.crashes = crashes_;
   result.rounds = checker_->rounds();
+  result.verified = checker_->verified();
   result.seconds = absl::ToDoubleSeconds(scheduler_.now() - started);
   result.trace = scheduler_.random()() ^ static_cast<uint64_t>(scheduler_.steps());
   return result;

@@ -44,8 +44,9 @@ class World {
     int64_t steps = 0;
     int64_t crashes = 0;
     int64_t rounds = 0;
-    double seconds = 0;  // Simulated.
-    uint64_t trace = 0;  // A digest of the run: equal for equal seeds.
+    int64_t verified = 0;  // Of the rounds, those whose bits were compared.
+    double seconds = 0;    // Simulated.
+    uint64_t trace = 0;    // A digest of the run: equal for equal seeds.
   };
   Result Run();
 
