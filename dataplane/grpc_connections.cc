@@ -4,11 +4,13 @@
 #include <dirent.h>
 #include <grpc/grpc.h>
 #include <grpc/support/alloc.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -85,43 +87,116 @@ Endpoint EndpointOf(const sockaddr_storage& address) {
   return {};
 }
 
-// A descriptor that is closed and opened again in between would lose another connection, which its peer would make again.
-int ShutDown(const std::set<Endpoint>& peers) {
-  int broken = 0;
+// A descriptor that was closed and opened again since has another peer; in the instant between the two calls another connection would be
+// lost, which its peer would make again.
+bool ShutDown(int fd, const Endpoint& peer) {
+  sockaddr_storage address;
+  socklen_t size = sizeof(address);
+  return getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 && EndpointOf(address) == peer &&
+         shutdown(fd, SHUT_RDWR) == 0;
+}
+
+// `see`: descriptor and peer of each connected internet socket of this process.
+void ForEachSocket(const std::function<void(int fd, const Endpoint& peer)>& see) {
   std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir("/proc/self/fd"), closedir);
-  if (dir == nullptr) return 0;
+  if (dir == nullptr) return;
   while (const dirent* entry = readdir(dir.get())) {
     int fd = -1;
     sockaddr_storage address;
     socklen_t size = sizeof(address);
     if (!absl::SimpleAtoi(entry->d_name, &fd)) continue;
     if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) continue;
-    if (peers.count(EndpointOf(address)) != 0 && shutdown(fd, SHUT_RDWR) == 0) ++broken;
+    if (const Endpoint peer = EndpointOf(address); !peer.first.empty()) see(fd, peer);
   }
-  return broken;
+}
+
+// What channelz knows of a connection.
+struct Connection {
+  Endpoint peer;
+  std::string certificate;  // PEM; empty: none was shown.
+};
+
+Connection Describe(int64_t id) {
+  const json socket = Member(Parse(grpc_channelz_get_socket(id)), "socket");
+  const json address = Member(Member(socket, "remote"), "tcpip_address");
+  return {.peer = {Bytes(Member(address, "ip_address")), static_cast<int>(Number(Member(address, "port")))},
+          .certificate = Bytes(Member(Member(Member(socket, "security"), "tls"), "remote_certificate"))};
+}
+
+std::vector<int64_t> Connections() {
+  std::vector<int64_t> ids;
+  for (const int64_t server : Servers()) {
+    const std::vector<int64_t> more = SocketsOf(server);
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  return ids;
 }
 
 }  // namespace
 
 int BreakConnections(const std::function<bool(const PeerIdentity& peer)>& whose) {
   std::set<Endpoint> found;
-  for (const int64_t server : Servers()) {
-    for (const int64_t id : SocketsOf(server)) {
-      const json socket = Member(Parse(grpc_channelz_get_socket(id)), "socket");
-      const std::string pem = Bytes(Member(Member(Member(socket, "security"), "tls"), "remote_certificate"));
-      PeerIdentity peer;
-      if (!pem.empty()) {
-        absl::StatusOr<PeerIdentity> named = ParseCertificate(pem);
-        if (!named.ok()) continue;
-        peer = *std::move(named);
-      }
-      if (!whose(peer)) continue;
-      const json address = Member(Member(socket, "remote"), "tcpip_address");
-      std::string ip = Bytes(Member(address, "ip_address"));
-      found.emplace(std::move(ip), static_cast<int>(Number(Member(address, "port"))));
+  for (const int64_t id : Connections()) {
+    Connection connection = Describe(id);
+    PeerIdentity peer;
+    if (!connection.certificate.empty()) {
+      absl::StatusOr<PeerIdentity> named = ParseCertificate(connection.certificate);
+      if (!named.ok()) continue;
+      peer = *std::move(named);
     }
+    if (whose(peer)) found.insert(std::move(connection.peer));
   }
-  return found.empty() ? 0 : ShutDown(found);
+  int broken = 0;
+  if (found.empty()) return broken;
+  ForEachSocket([&](int fd, const Endpoint& peer) {
+    if (found.contains(peer) && ShutDown(fd, peer)) ++broken;
+  });
+  return broken;
+}
+
+int StrangerWatch::Sweep(absl::Time now) {
+  struct Socket {
+    int fd;
+    int64_t received;
+  };
+  std::map<Endpoint, Socket> open;
+  ForEachSocket([&](int fd, const Endpoint& peer) {
+    sockaddr_storage local;
+    socklen_t size = sizeof(local);
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&local), &size) != 0) return;
+    if (EndpointOf(local).second != options_.port) return;
+    tcp_info info = {};
+    size = sizeof(info);
+    const bool told = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
+    open[peer] = {fd, told ? static_cast<int64_t>(info.tcpi_bytes_received) : 0};
+  });
+  std::erase_if(known_, [&](const Endpoint& peer) { return !open.contains(peer); });
+  const std::vector<int64_t> ids = Connections();
+  std::set<int64_t> looked_at;
+  for (const int64_t id : ids) {
+    looked_at.insert(id);
+    if (looked_at_.contains(id)) continue;
+    if (const Connection connection = Describe(id); !connection.certificate.empty()) known_.insert(connection.peer);
+  }
+  looked_at_ = std::move(looked_at);
+  std::erase_if(strangers_, [&](const auto& one) { return !open.contains(one.first) || known_.contains(one.first); });
+  for (const auto& [peer, socket] : open) {
+    if (!known_.contains(peer)) strangers_.try_emplace(peer, now);
+  }
+
+  std::vector<std::pair<absl::Time, Endpoint>> by_age;
+  for (const auto& [peer, since] : strangers_) by_age.emplace_back(since, peer);
+  std::sort(by_age.begin(), by_age.end());
+  const size_t most = static_cast<size_t>(options_.most_connections);
+  const size_t too_many = by_age.size() > most ? by_age.size() - most : 0;
+  int broken = 0;
+  for (size_t i = 0; i < by_age.size(); ++i) {
+    const auto& [since, peer] = by_age[i];
+    const Socket& socket = open.at(peer);
+    const bool over = i < too_many || now - since >= options_.most_time || socket.received > options_.most_bytes;
+    if (over && ShutDown(socket.fd, peer)) ++broken;
+  }
+  return broken;
 }
 
 }  // namespace causeway::dataplane

@@ -39,7 +39,7 @@ namespace causeway::server {
 
 // The coordinator's state and what it does with it: membership, jobs, rounds; the journal behind them. Knows no RPC.
 //
-// All methods but Authorize run on `executor` (the services post there) and do not block but for small, durable journal writes. What takes
+// All methods but Authorize and AccountOf run on `executor` (the services post there) and do not block but for small, durable journal writes. What takes
 // long runs on `io`. After every event the jobs move on, their actions are carried out in order (a durable write before anything that
 // follows from it is announced), and every worker whose assignment has changed is told. An action that fails (disk full) is tried
 // again at each tick; until it succeeds its job stands still.
@@ -61,7 +61,7 @@ class Coordinator {
     // Breaks the bulk streams of a worker that was removed. On the executor; must not block. Empty: there are none.
     std::function<void(const std::string& worker)> cancel_streams;
     // PeerGuard's.
-    std::function<void(const std::string& worker)> break_connections;
+    std::function<void(const dataplane::PeerIdentity& peer)> break_connections;
 
     // Not owned; outlive this.
     OwnCertificate* certificate = nullptr;  // The coordinator's; null: somebody else looks after it.
@@ -83,6 +83,9 @@ class Coordinator {
   // ---- Who may do what, and how often. Thread-safe; called for every RPC before it is looked at.
   absl::Status Authorize(const dataplane::PeerIdentity& peer, absl::string_view method) const
       ABSL_LOCKS_EXCLUDED(roster_mu_);
+  // The peer, or, if its certificate does not count (replaced, or its worker removed), a peer of another name: what such a one does must not
+  // be held against who has the name today.
+  dataplane::PeerIdentity AccountOf(const dataplane::PeerIdentity& peer) const ABSL_LOCKS_EXCLUDED(roster_mu_);
 
   // ---- Workers
   absl::StatusOr<v1::JoinResponse> Join(const v1::JoinRequest& request);

@@ -63,10 +63,19 @@ absl::Status Coordinator::Authorize(const dataplane::PeerIdentity& peer, absl::s
     status = roster_.CheckCertificate(WorkerId(peer.name), SiteId(peer.site), peer.serial);
   }
   if (!status.ok()) {
-    guard_->CallRefused(peer, method, status);
+    guard_->CallRefused(AccountOf(peer), method, status);
     return status;
   }
   return guard_->AdmitCall(peer, method);
+}
+
+dataplane::PeerIdentity Coordinator::AccountOf(const dataplane::PeerIdentity& peer) const {
+  dataplane::PeerIdentity account = peer;
+  if (peer.role != dataplane::PeerIdentity::Role::kWorker) return account;
+  MutexLock lock(&roster_mu_);
+  if (!roster_.CheckCertificate(WorkerId(peer.name), SiteId(peer.site), peer.serial).ok())
+    absl::StrAppend(&account.name, " (old certificate)");  // No valid name has a space.
+  return account;
 }
 
 // ---- Workers

@@ -23,6 +23,15 @@ std::string Shown(absl::string_view text) {
   return shown;
 }
 
+// Operators, and coordinators, of whom there is no other, are trusted.
+bool Bounded(const dataplane::PeerIdentity& peer) {
+  return peer.role == Role::kWorker || peer.role == Role::kAnonymous;
+}
+
+std::string Who(const dataplane::PeerIdentity& peer) {
+  return peer.role == Role::kWorker ? absl::StrCat("worker ", peer.name) : "who comes without a certificate";
+}
+
 double CostOf(absl::string_view method) {
   return absl::EndsWith(method, "/Register") || absl::EndsWith(method, "/RenewCertificate") ? 20 : 1;
 }
@@ -57,34 +66,43 @@ bool PeerGuard::TakeLocked(Bucket* bucket, double cost, double per_s, double bur
 }
 
 absl::Status PeerGuard::AdmitCall(const dataplane::PeerIdentity& peer, absl::string_view method) {
-  if (peer.role != Role::kWorker) return absl::OkStatus();
+  if (!Bounded(peer)) return absl::OkStatus();
   {
     MutexLock lock(&mu_);
     if (TakeLocked(&peers_[{peer.role, peer.name}].calls, CostOf(method), options_.calls_per_s, options_.call_burst))
       return absl::OkStatus();
   }
-  const absl::Status refused = absl::UnavailableError(
-      absl::StrCat("worker ", peer.name, " makes more than ", options_.calls_per_s, " calls a second"));
+  const absl::Status refused =
+      absl::UnavailableError(absl::StrCat(Who(peer), " makes more than ", options_.calls_per_s, " calls a second"));
   Refused(peer, "too_many_calls", method, refused);
   return refused;
 }
 
 absl::Status PeerGuard::AdmitConnection(const dataplane::PeerIdentity& peer) {
-  if (peer.role != Role::kWorker) return absl::OkStatus();
+  if (!Bounded(peer)) return absl::OkStatus();
   bool cut_off;
   {
     MutexLock lock(&mu_);
     Peer& known = peers_[{peer.role, peer.name}];
     cut_off = options_.clock->Now() < known.cut_off_until;
-    if (!cut_off && TakeLocked(&known.connections, 1, options_.connections_per_s, options_.connection_burst))
+    const bool worker = peer.role == Role::kWorker;
+    if (!cut_off &&
+        TakeLocked(&known.connections, 1, worker ? options_.connections_per_s : options_.anonymous_connections_per_s,
+                   worker ? options_.connection_burst : options_.anonymous_connection_burst))
       return absl::OkStatus();
   }
   const std::string reason = cut_off ? "cut_off" : "too_many_connections";
   const absl::Status refused = absl::UnavailableError(
-      absl::StrCat("worker ", peer.name, cut_off ? " is cut off: it made too many calls" : " connects too often"));
+      absl::StrCat(Who(peer), cut_off ? " is cut off: it made too many calls" : " connects too often"));
   options_.metrics->CountRefusedConnection(reason);
   Log(peer, "connections refused", reason, "", refused);
   return refused;
+}
+
+void PeerGuard::StrangersBroken(int connections) {
+  for (int i = 0; i < connections; ++i) options_.metrics->CountRefusedConnection("stranger");
+  Log({}, "connections refused", "stranger", "",
+      absl::UnavailableError("without a certificate: too many connections, too long, or with too much to say"));
 }
 
 void PeerGuard::CallRefused(const dataplane::PeerIdentity& peer, absl::string_view method, const absl::Status& why) {
@@ -95,7 +113,7 @@ void PeerGuard::Refused(const dataplane::PeerIdentity& peer, const std::string& 
                         const absl::Status& why) {
   options_.metrics->CountRefusedCall(reason);
   Log(peer, "calls refused", reason, method, why);
-  if (peer.role != Role::kWorker) return;
+  if (!Bounded(peer)) return;
   {
     MutexLock lock(&mu_);
     Peer& known = peers_[{peer.role, peer.name}];
@@ -111,7 +129,7 @@ void PeerGuard::Refused(const dataplane::PeerIdentity& peer, const std::string& 
   }
   options_.metrics->CountCutOff();
   Log(peer, "peer cut off", reason, method, why);
-  if (options_.break_connections) options_.break_connections(peer.name);
+  if (options_.break_connections) options_.break_connections(peer);
 }
 
 void PeerGuard::CallFailed(const dataplane::PeerIdentity& peer, absl::string_view method, const absl::Status& why) {

@@ -17,7 +17,7 @@
 
 namespace causeway::server {
 
-// Bounds how fast one worker may make calls and connections, so that a broken or hostile one costs the others nothing, and tells of what
+// Bounds how fast one worker, or all strangers together, may make calls and connections, so that a broken or hostile one costs the others nothing, and tells of what
 // was refused: every refusal is counted by reason, and logged for each peer and reason once a period, with how often it was.
 //
 // Thread-safe; does not block. Peers are told apart by the names in their certificates, so that there are as many as the authority has named;
@@ -31,13 +31,16 @@ class PeerGuard {
     double call_burst = 200;
     double connections_per_s = 0.1;
     double connection_burst = 32;
-    // Refusing has its price too. Who is refused so many calls within `refusal_period` is cut off: its connections are broken, and it gets none
+    // Of all who come without a certificate, to join.
+    double anonymous_connections_per_s = 20;
+    double anonymous_connection_burst = 256;
+    // Refusing has its price, too. Who is refused so many calls within `refusal_period` is cut off: its connections are broken, and it gets none
     // until `cut_off_for` is over.
     int64_t refusals_to_cut_off = 1000;
     absl::Duration refusal_period = absl::Seconds(10);
     absl::Duration cut_off_for = absl::Seconds(10);
-    // Breaks a worker's connections. Called on gRPC's threads; must not block. May be null.
-    std::function<void(const std::string& worker)> break_connections;
+    // Breaks a peer's connections. Called on gRPC's threads; must not block. May be null.
+    std::function<void(const dataplane::PeerIdentity& peer)> break_connections;
     absl::Duration log_period = absl::Minutes(1);
     // Not owned; outlive this.
     Clock* clock = nullptr;
@@ -48,6 +51,9 @@ class PeerGuard {
   // Errors: Unavailable (too many; an honest worker tries again).
   absl::Status AdmitCall(const dataplane::PeerIdentity& peer, absl::string_view method) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status AdmitConnection(const dataplane::PeerIdentity& peer) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Connections of those who have shown no certificate were broken: too many, too old, or with too much to say.
+  void StrangersBroken(int connections) ABSL_LOCKS_EXCLUDED(mu_);
 
   // A call was refused by the table of rights.
   void CallRefused(const dataplane::PeerIdentity& peer, absl::string_view method, const absl::Status& why)

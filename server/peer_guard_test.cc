@@ -60,7 +60,10 @@ class PeerGuardTest : public ::testing::Test {
                     .connections_per_s = 0.1,
                     .connection_burst = 4,
                     .refusals_to_cut_off = 100,
-                    .break_connections = [this](const std::string& worker) { broken_.push_back(worker); },
+                    .break_connections =
+                        [this](const dataplane::PeerIdentity& peer) {
+                          broken_.push_back(peer.role == Role::kAnonymous ? "anonymous" : peer.name);
+                        },
                     .clock = &clock_,
                     .metrics = &metrics_}};
   const dataplane::PeerIdentity w1_ = Peer(Role::kWorker, "w1");
@@ -89,11 +92,12 @@ TEST_F(PeerGuardTest, WhatIsStoredCostsMore) {
 TEST_F(PeerGuardTest, ConnectionsToo) {
   EXPECT_EQ(Connections(w1_, 1000), 4);
   EXPECT_EQ(Connections(Peer(Role::kWorker, "w2"), 4), 4);
-  EXPECT_EQ(Connections(Peer(Role::kAnonymous, ""), 1000), 1000);
+  EXPECT_EQ(Connections(Peer(Role::kAnonymous, ""), 1000), 256);
+  EXPECT_EQ(Connections(Peer(Role::kOperator, "admin"), 1000), 1000);
   clock_.Advance(absl::Seconds(20));
   EXPECT_EQ(Connections(w1_, 1000), 2);
   EXPECT_THAT(registry_->Expose(),
-              HasSubstr("causeway_refused_connections_total{reason=\"too_many_connections\"} 1994\n"));
+              HasSubstr("causeway_refused_connections_total{reason=\"too_many_connections\"} 2738\n"));
 }
 
 TEST_F(PeerGuardTest, WhoIsRefusedTooOftenIsCutOffForAWhile) {
@@ -121,11 +125,13 @@ TEST_F(PeerGuardTest, RefusalsOfEveryKindCountAndAreForgotten) {
   for (int i = 0; i < 99; ++i) guard_.CallRefused(w1_, "/m", no);
   clock_.Advance(absl::Seconds(10));
   for (int i = 0; i < 99; ++i) guard_.CallRefused(w1_, "/m", no);
-  for (int i = 0; i < 1000; ++i) guard_.CallRefused(Peer(Role::kAnonymous, ""), "/m", no);
   for (int i = 0; i < 1000; ++i) guard_.CallRefused(Peer(Role::kOperator, "admin"), "/m", no);
   EXPECT_THAT(broken_, IsEmpty());
   guard_.CallRefused(w1_, "/m", no);
   EXPECT_THAT(broken_, ElementsAre("w1"));
+  // All who come without a certificate are one.
+  for (int i = 0; i < 1000; ++i) guard_.CallRefused(Peer(Role::kAnonymous, ""), "/m", no);
+  EXPECT_THAT(broken_, ElementsAre("w1", "anonymous"));
 }
 
 TEST_F(PeerGuardTest, OneLineAPeriodForEachPeerAndReason) {

@@ -37,6 +37,8 @@ namespace {
 
 constexpr int64_t kMaxPemBytes = 1 << 20;
 constexpr std::chrono::seconds kShutdownGrace(2);
+// Of a watch over connections, which may come by the ten thousand a second.
+constexpr absl::Duration kSweepInterval = absl::Milliseconds(200);
 
 class ServerImpl : public Server {
  public:
@@ -66,16 +68,17 @@ class ServerImpl : public Server {
     options.cancel_streams = [this](const std::string& worker) {
       bulk_->CancelWorker(worker, "the worker was removed");
     };
-    options.break_connections = [this](const std::string& worker) {
-      executor_->Add([worker] {
-        dataplane::BreakConnections([&worker](const dataplane::PeerIdentity& peer) {
-          return peer.role == dataplane::PeerIdentity::Role::kWorker && peer.name == worker;
+    options.break_connections = [this](const dataplane::PeerIdentity& peer) {
+      connections_->Add([this, peer] {
+        dataplane::BreakConnections([&](const dataplane::PeerIdentity& other) {
+          return other.role == peer.role && coordinator_->AccountOf(other).name == peer.name;
         });
       });
     };
     registry_ = MetricRegistry::Create();
     executor_ = std::make_unique<SerialExecutor>("coordinator", clock);
     io_ = std::make_unique<SerialExecutor>("coordinator-io", clock);
+    connections_ = std::make_unique<SerialExecutor>("connections", clock);
     options.dir = std::filesystem::absolute(config.dir).lexically_normal().string();
     options.data_root = config.data_root;
     options.advertise = config.advertise.ToString();
@@ -94,16 +97,18 @@ class ServerImpl : public Server {
     bulk_ = dataplane::GrpcBulkServices::Create(bulk_handler_.get());
     control_ = ControlService::Create(coordinator_.get(), executor_.get(), clock);
 
-    ASSIGN_OR_RETURN(auto credentials, dataplane::MakeServerCredentials(
-                                           {.certificate = tls.certificate, .key = tls.certificate, .ca = tls.ca},
-                                           [this](const dataplane::PeerIdentity& peer, absl::string_view method) {
-                                             return coordinator_->Authorize(peer, method);
-                                           },
-                                           [this](const dataplane::PeerIdentity& peer) {
-                                             return coordinator_->guard()->AdmitConnection(peer);
-                                           }));
+    ASSIGN_OR_RETURN(auto credentials,
+                     dataplane::MakeServerCredentials(
+                         {.certificate = tls.certificate, .key = tls.certificate, .ca = tls.ca},
+                         [this](const dataplane::PeerIdentity& peer, absl::string_view method) {
+                           return coordinator_->Authorize(peer, method);
+                         },
+                         [this](const dataplane::PeerIdentity& peer) {
+                           return coordinator_->guard()->AdmitConnection(coordinator_->AccountOf(peer));
+                         }));
     executor_->Start();
     io_->Start();
+    connections_->Start();
     coordinator_->Start();
 
     grpc::EnableDefaultHealthCheckService(true);
@@ -122,8 +127,11 @@ class ServerImpl : public Server {
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
       return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", address, ": is the port in use? (coordinator.yaml: listen)"));
+          absl::StrCat("cannot listen on ", address,
+                       ": is the port in use, and the address this machine's? (coordinator.yaml: listen)"));
     }
+    strangers_ = std::make_unique<dataplane::StrangerWatch>(dataplane::StrangerWatch::Options{.port = port_});
+    connections_->Add([this] { WatchStrangers(); });
     HttpServer::Options http;
     http.bind_address = config.http_listen.host;
     http.port = config.http_listen.port;
@@ -154,6 +162,7 @@ class ServerImpl : public Server {
       server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
       server_->Wait();
     }
+    if (connections_ != nullptr) connections_->Stop();
     // What is being committed is finished; what was not begun is taken up at the next start.
     if (io_ != nullptr) io_->Stop();
     if (executor_ != nullptr) executor_->Stop();
@@ -161,11 +170,19 @@ class ServerImpl : public Server {
   }
 
  private:
+  void WatchStrangers() {
+    const absl::Time now = RealClock()->Now();
+    if (const int broken = strangers_->Sweep(now); broken > 0) coordinator_->guard()->StrangersBroken(broken);
+    connections_->AddAt(now + kSweepInterval, [this] { WatchStrangers(); });
+  }
+
   std::unique_ptr<FileSystem::Lock> lock_;
   std::unique_ptr<OwnCertificate> certificate_;
   std::unique_ptr<MetricRegistry> registry_;
   std::unique_ptr<SerialExecutor> executor_;
   std::unique_ptr<SerialExecutor> io_;
+  std::unique_ptr<SerialExecutor> connections_;
+  std::unique_ptr<dataplane::StrangerWatch> strangers_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<BulkService> bulk_handler_;
   std::unique_ptr<dataplane::GrpcBulkServices> bulk_;
