@@ -98,7 +98,7 @@ absl::StatusOr<v1::PushResult> Coordinator::FinishPush(const dataplane::PeerIden
 void Coordinator::NoRoomForPush(const std::string& job, const absl::Status& status) {
   JobEntry* entry = FindJob(job);
   if (entry == nullptr || !entry->job->active()) return;
-  if (entry->stands_still.empty()) log::Error("no room for a push", {{"job", job}, {"status", status}});
+  if (entry->stands_still.empty()) log::Error("no room for push", {{"job", job}, {"status", status}});
   entry->stands_still = absl::StrCat("stands still until this succeeds: ", status.message());
   entry->job->OnNoRoom(options_.clock->Now());
 }

@@ -230,11 +230,25 @@ void Job::Answered(Member* member, absl::Time now) {
 bool Job::DropWhoDoesNotFetch(absl::Time now) {
   if (!next_.has_value() || DataInPlace(*next_) || now - phase_progress_ <= options_.phase_timeout) return false;
   phase_progress_ = now;
-  LeaveOutLate("its shard", [this](const WorkerId& worker, const Member& member) {
+  const auto not_done = [this](const WorkerId& worker, const Member& member) {
     const v1::WorkerPlan* plan = PlanOf(*next_, worker);
     return plan != nullptr && plan->samples() > 0 && member.data_plan < next_->result.plan.number();
-  });
+  };
+  for (auto& [worker, member] : members_) {
+    if (member.excluded.empty() && not_done(worker, member)) member.fetch_again = now + options_.phase_timeout;
+  }
+  LeaveOutLate("its shard", not_done);
   return true;
+}
+
+// Its disk may have room now. The others do not wait for it: the plan in force goes on until the next one's data are in place.
+void Job::LetFetchAgain(absl::Time now) {
+  for (auto& [worker, member] : members_) {
+    if (!member.late || now < member.fetch_again) continue;
+    member.fetch_again = absl::InfiniteFuture();
+    member.late = false;
+    member.excluded.clear();
+  }
 }
 
 bool Job::AdvanceDistributing(absl::Time now) {
@@ -275,6 +289,7 @@ void Job::Activate(absl::Time now) {
 bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
   if (evaluating_.has_value() && AdvanceEvaluation(now)) return true;
   DropWhoDoesNotFetch(now);
+  LetFetchAgain(now);
   if (committing_ || (evaluating_.has_value() && evaluating_->final)) return false;
   if (book_ != nullptr) {
     if (now >= book_->deadline() && !book_->WaitingFor().empty()) AskForWhatIsDone("the deadline has passed");
@@ -322,6 +337,10 @@ bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
       case RoundBook::Verdict::kDropMissing: {
         std::vector<std::string> missing;
         for (const WorkerId& worker : book_->WaitingFor()) missing.push_back(worker.value());
+        for (const auto& [worker, entry] : book_->entries()) {
+          if (entry.gone && entry.state == RoundBook::State::kOutstanding)
+            missing.push_back(absl::StrCat(worker.value(), " (left)"));
+        }
         const std::string reason = absl::StrCat("quorum not reached, missing ", absl::StrJoin(missing, ", "));
         actions_.push_back(DropRound{round_, reason});
         // Who is there and was too slow will be so again: the round is repeated without it. A pinned plan cannot do

@@ -254,8 +254,9 @@ void Agent::OnTaskEnded(const Task& task, const std::shared_ptr<TaskContext>& co
   const bool failed = !result.status.ok() && !absl::IsCancelled(result.status);
   int& in_a_row = failures_in_a_row_[task.kind];
   in_a_row = failed ? in_a_row + 1 : 0;
-  // What is tried again is told when it goes on failing, so that somebody may make room on a disk.
-  const bool told = failed && (!result.try_again || in_a_row % kFailuresUntilTold == 0);
+  // What is tried again is told when it goes on failing, so that somebody may make room on a disk. What the coordinator does not want now, it knows.
+  const bool told = failed && (!result.try_again ||
+                               (in_a_row % kFailuresUntilTold == 0 && !absl::IsFailedPrecondition(result.status)));
   if (told && state_.Wants(task)) {
     if (!result.try_again) options_.metrics->TaskFailed(TaskName(task.kind));
     v1::ReportFailureRequest request;
