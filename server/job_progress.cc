@@ -230,25 +230,11 @@ void Job::Answered(Member* member, absl::Time now) {
 bool Job::DropWhoDoesNotFetch(absl::Time now) {
   if (!next_.has_value() || DataInPlace(*next_) || now - phase_progress_ <= options_.phase_timeout) return false;
   phase_progress_ = now;
-  const auto not_done = [this](const WorkerId& worker, const Member& member) {
+  LeaveOutLate("its shard", [this](const WorkerId& worker, const Member& member) {
     const v1::WorkerPlan* plan = PlanOf(*next_, worker);
     return plan != nullptr && plan->samples() > 0 && member.data_plan < next_->result.plan.number();
-  };
-  for (auto& [worker, member] : members_) {
-    if (member.excluded.empty() && not_done(worker, member)) member.fetch_again = now + options_.phase_timeout;
-  }
-  LeaveOutLate("its shard", not_done);
+  });
   return true;
-}
-
-// Its disk may have room now. The others do not wait for it: the plan in force goes on until the next one's data are in place.
-void Job::LetFetchAgain(absl::Time now) {
-  for (auto& [worker, member] : members_) {
-    if (!member.late || now < member.fetch_again) continue;
-    member.fetch_again = absl::InfiniteFuture();
-    member.late = false;
-    member.excluded.clear();
-  }
 }
 
 bool Job::AdvanceDistributing(absl::Time now) {
@@ -289,7 +275,6 @@ void Job::Activate(absl::Time now) {
 bool Job::AdvanceTraining(absl::Time now, absl::Time wall_now) {
   if (evaluating_.has_value() && AdvanceEvaluation(now)) return true;
   DropWhoDoesNotFetch(now);
-  LetFetchAgain(now);
   if (committing_ || (evaluating_.has_value() && evaluating_->final)) return false;
   if (book_ != nullptr) {
     if (now >= book_->deadline() && !book_->WaitingFor().empty()) AskForWhatIsDone("the deadline has passed");

@@ -636,26 +636,6 @@ TEST(JobTest, WhoFetchesNothingOfANewPlanDoesNotHoldItUp) {
   EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
 }
 
-TEST(JobTest, WhoCouldNotFetchTriesAgainAfterAWhile) {
-  v1::JobSpec spec = Spec();
-  spec.mutable_end()->set_epochs(200);
-  Fleet fleet = WithWorkers(2, spec);
-  fleet.Run([&] { return fleet.job().state() == v1::JOB_STATE_DISTRIBUTING; });
-  for (int i = 0; i < 14; ++i) {
-    fleet.Work("w0");
-    fleet.Pass(absl::Seconds(10));
-  }
-  ASSERT_EQ(fleet.job().state(), v1::JOB_STATE_TRAINING);
-  ASSERT_THAT(fleet.job().Status(fleet.now()).workers(1).excluded(), HasSubstr("its shard"));
-  EXPECT_FALSE(fleet.Task("w1").has_shard());
-  fleet.Pass(absl::Seconds(130));
-  fleet.Run([&] { return fleet.Task("w1").has_shard(); });
-  fleet.Run([&] { return fleet.job().plan()->plan.workers_size() == 2; });
-  EXPECT_EQ(fleet.job().Status(fleet.now()).workers(1).excluded(), "");
-  fleet.Run();
-  EXPECT_EQ(fleet.stored().rounds.back().contributions(), 2);
-}
-
 TEST(JobTest, WhoIsLeftOutHasSaidWhy) {
   Fleet fleet = WithWorkers(2);
   fleet.Run([&] { return fleet.job().state() == v1::JOB_STATE_DISTRIBUTING; });
