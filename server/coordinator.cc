@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "dataplane/protocol_version.h"
@@ -177,7 +178,10 @@ void Coordinator::TakeLost(absl::Time now) {
     recovering_until_ = absl::InfinitePast();
     for (const auto& [name, worker] : membership_.workers()) {
       for (auto& entry : jobs_) PresentTo(entry.get(), worker, now);
+      if (worker.live) recovering_.erase(name.value());
     }
+    if (!recovering_.empty()) log::Warning("workers not back", {{"workers", absl::StrJoin(recovering_, ",")}});
+    recovering_.clear();
   }
 }
 

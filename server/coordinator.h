@@ -257,6 +257,7 @@ class Coordinator {
   absl::Time renew_again_at_ = absl::InfinitePast();
   std::set<std::string> submitting_;  // Names and request ids whose data is being read.
   absl::Time recovering_until_ = absl::InfinitePast();
+  std::set<std::string> recovering_;  // Whom interrupted rounds wait for until then.
   absl::Time gauges_at_ = absl::InfinitePast();
   bool pumping_ = false;
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "dataplane/digest.h"
@@ -102,10 +103,18 @@ absl::Status Coordinator::Recover() {
   }
   // Who took part is given a lease's time to come back before its job goes on without it.
   recovering_until_ = now + options_.lease + options_.broken_stream_grace;
+  for (const auto& entry : jobs_) {
+    if (!entry->job->active()) continue;
+    const v1::GetJobResponse status = entry->job->Status(now);
+    for (const v1::WorkerInJob& worker : status.workers()) {
+      if (worker.live()) recovering_.insert(worker.worker());
+    }
+  }
   log::Info("coordinator recovered", {{"incarnation", incarnation_.value()},
                                       {"sites", static_cast<int64_t>(sites.size())},
                                       {"workers", static_cast<int64_t>(workers.size())},
-                                      {"jobs", static_cast<int64_t>(jobs_.size())}});
+                                      {"jobs", static_cast<int64_t>(jobs_.size())},
+                                      {"waiting_for", absl::StrJoin(recovering_, ",")}});
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@ namespace causeway::server {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -180,7 +181,9 @@ TEST_F(CoordinatorTest, AWorkerThatDoesNotComeBackAfterARestartIsGivenALease) {
   ASSERT_OK(Submit(Yaml("job")));
   RunUntilTraining(1);
   Kill();
+  testing::internal::CaptureStderr();
   Start();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), ContainsRegex("coordinator_recovered .*waiting_for=w0,w1,w2,w3"));
   for (const char* name : {"w0", "w1", "w2"}) {
     Connect(worker(name));
     while (Work(worker(name))) {
@@ -188,10 +191,12 @@ TEST_F(CoordinatorTest, AWorkerThatDoesNotComeBackAfterARestartIsGivenALease) {
   }
   EXPECT_EQ(Job().summary().round(), 1);
   EXPECT_THAT(Job().waiting_for(), testing::ElementsAre("w3"));
+  testing::internal::CaptureStderr();
   for (int i = 0; i < 24; ++i) {
     for (const char* name : {"w0", "w1", "w2"}) EXPECT_OK(Beat(worker(name)));
     Pass(absl::Milliseconds(500));
   }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), ContainsRegex("workers_not_back workers=w3\n"));
   EXPECT_EQ(Job().summary().round(), 2);
   EXPECT_EQ(Job().rounds(1).contributions(), 3);
 }

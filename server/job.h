@@ -234,6 +234,7 @@ class Job {
   bool OpenNextRound(absl::Time now);
   void StartEvaluation(Version version, bool final, absl::Time now);
   void FinishEvaluation(bool complete);
+  std::vector<std::string> NotEvaluated() const;  // Whose part of the evaluation under way is missing.
   void Finish(Version version, const std::string& reason, absl::Time now);
   bool EndReached() const;
   double EpochsTotal() const;

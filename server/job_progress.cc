@@ -540,8 +540,9 @@ bool Job::AdvanceEvaluation(absl::Time now) {
   if (!evaluating_->final) return false;
   if (now > evaluating_->deadline) {
     const Version version = evaluating_->version;
+    const std::string missing = absl::StrJoin(NotEvaluated(), ", ");
     FinishEvaluation(/*complete=*/false);
-    Finish(version, "the last evaluation is partial: its workers did not answer in time", now);
+    Finish(version, absl::StrCat("the last evaluation is partial: ", missing, " did not answer in time"), now);
     return true;
   }
   // The parts of those that were lost go to somebody who is there.
@@ -561,7 +562,16 @@ bool Job::AdvanceEvaluation(absl::Time now) {
   return false;
 }
 
+std::vector<std::string> Job::NotEvaluated() const {
+  std::vector<std::string> names;
+  for (const auto& [worker, part] : evaluating_->parts) {
+    if (!part.done) names.push_back(worker.value());
+  }
+  return names;
+}
+
 void Job::FinishEvaluation(bool complete) {
+  const std::string missing = absl::StrJoin(NotEvaluated(), ",");
   v1::Evaluation evaluation = evaluating_->sum;
   evaluation.set_complete(complete && evaluation.total() == options_.test.samples());
   const double total = static_cast<double>(std::max<int64_t>(1, evaluation.total()));
@@ -579,7 +589,8 @@ void Job::FinishEvaluation(bool complete) {
                           {"accuracy", evaluation.accuracy()},
                           {"loss", evaluation.loss()},
                           {"samples", evaluation.total()},
-                          {"complete", evaluation.complete()}});
+                          {"complete", evaluation.complete()},
+                          {"missing", missing}});
   actions_.push_back(StoreEvaluation{evaluation});
 }
 

@@ -1209,9 +1209,10 @@ TEST(JobTest, TheLastEvaluationDoesNotWaitForEver) {
   for (const char* name : {"w0", "w1", "w2"}) fleet.Lose(name);
   fleet.Pass(absl::Seconds(59));
   EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_TRAINING);
+  EXPECT_THAT(fleet.job().WaitingFor(), ElementsAre("w1", "w2"));
   fleet.Pass(absl::Seconds(2));
   EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
-  EXPECT_THAT(fleet.job().reason(), HasSubstr("partial"));
+  EXPECT_EQ(fleet.job().reason(), "the last evaluation is partial: w1, w2 did not answer in time");
   EXPECT_FALSE(fleet.job().evaluations().back().complete());
   EXPECT_EQ(fleet.job().final_version(), Version(2));
 }

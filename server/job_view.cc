@@ -137,6 +137,7 @@ std::vector<std::string> Job::WaitingFor() const {
     for (const WorkerId& worker : book_->WaitingFor()) names.push_back(worker.value());
     return names;
   }
+  if (evaluating_.has_value() && evaluating_->final) return NotEvaluated();
   for (const auto& [worker, member] : members_) {
     if (!member.present || !member.excluded.empty()) continue;
     const bool profiling = state_ == v1::JOB_STATE_PROFILING && !(member.prepared && member.profile.has_value());
