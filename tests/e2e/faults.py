@@ -14,7 +14,7 @@ import sqlite3
 import struct
 import time
 
-from fleet import BIN, DONE, Fleet, job_yaml
+from fleet import BIN, DONE, Fleet, job_yaml, wait_until
 
 LEASE_S, DEADLINE_S, REPLAN_AFTER_S = 4, 20, 4
 OUTAGE_S = 2 * LEASE_S
@@ -59,10 +59,11 @@ class FaultFleet(Fleet):
         super().__init__(train, test, {**CONFIG, **(coordinator_config or {})})
         self.killed = set()
 
-    def up(self, *b1_arguments, coordinator_env=None, workers=("a1", "b1")):
+    def up(self, *b1_arguments, a1_arguments=(), coordinator_env=None, workers=("a1", "b1")):
+        arguments = {"a1": a1_arguments, "b1": b1_arguments}
         self.start_coordinator(env=coordinator_env)
         for name in workers:
-            self.join(name, {"a": "alpha", "b": "beta", "c": "gamma"}[name[0]], *(b1_arguments if name == "b1" else ()), wait=False)
+            self.join(name, {"a": "alpha", "b": "beta", "c": "gamma"}[name[0]], *arguments.get(name, ()), wait=False)
         for name in workers:
             self.wait_live(name, 2 * START_S)
 
@@ -137,8 +138,9 @@ class FaultFleet(Fleet):
     def commits(self, job="job"):
         return self.journal("SELECT round, version, hex(sha256), path, samples FROM commits WHERE job = ? ORDER BY round", job)
 
-    def check_books(self, test, rounds, job="job", train=TRAIN):
-        """Every round committed once, nothing left of contributions, the final model is what the journal says."""
+    def check_books(self, test, rounds, job="job", train=TRAIN, cut_off=()):
+        """Every round committed once, nothing left of contributions, the final model is what the journal says, the metrics say the same.
+        `cut_off`: workers that run, but are not reached."""
         shown = self.job(job)
         test.assertEqual(shown["summary"]["state"], "FINISHED")
         commits = self.commits(job)
@@ -152,7 +154,28 @@ class FaultFleet(Fleet):
         test.assertTrue(shown["summary"]["evaluation"]["complete"])
         test.assertEqual(shown["summary"]["evaluation"]["version"], rounds)
         test.assertEqual(packed_sha256(self.fetch(job)), commits[-1][2].lower())
+        self.check_metrics(rounds, job, cut_off)
         return shown
+
+    def check_metrics(self, rounds, job, cut_off):
+        log = self.log("coordinator")
+        expected = {"version": rounds, "finished": 1}
+        if log.count("coordinator_recovered") == 1:  # Counters begin anew with the process.
+            expected.update(committed=rounds, dropped=log.count(f"round_dropped job={job} "))
+        for worker in self.json("worker", "list")["workers"]:
+            name = worker["worker"]
+            expected[name] = int(self.processes[name].poll() is None and name not in cut_off)
+
+        def shown():
+            found = {"version": self.metric("causeway_job_version", job=job), "finished": self.metric("causeway_job_state", job=job, state="finished")}
+            for name in expected.keys() - found.keys():
+                found[name] = (self.metric("causeway_rounds_total", job=job, outcome=name) if name in ("committed", "dropped")
+                               else self.metric("causeway_worker_up", worker=name)) or 0
+            return found
+        try:
+            wait_until("the metrics", 2 * LEASE_S + START_S, lambda: shown() == expected)  # Gauges are set once a second.
+        except TimeoutError as error:
+            raise AssertionError(f"metrics: {shown()}, expected {expected}") from error
 
     def check_ends(self, test):
         """Who was killed is dead, everybody else ends in order."""
@@ -167,14 +190,18 @@ class FaultFleet(Fleet):
                 test.assertEqual(self.terminate(name, 30), DONE, name)
 
 
-def packed_sha256(model):
-    """SHA-256, hexadecimal, of a safetensors file's tensors in the model's own order (lenet's and mlp's: layers by name, weights first)."""
+def packed(model):
+    """A safetensors file's tensors in the model's own order (lenet's and mlp's: layers by name, weights first), as they cross the wire."""
     (length,) = struct.unpack("<Q", model[:8])
     header = json.loads(model[8:8 + length])
     header.pop("__metadata__", None)
-    digest = hashlib.sha256()
+    tensors = []
     for name in sorted(header, key=lambda n: (n.split(".")[0], n.endswith("bias"))):
         begin, end = header[name]["data_offsets"]
         assert end - begin == 4 * math.prod(header[name]["shape"])
-        digest.update(model[8 + length + begin:8 + length + end])
-    return digest.hexdigest()
+        tensors.append(model[8 + length + begin:8 + length + end])
+    return b"".join(tensors)
+
+
+def packed_sha256(model):
+    return hashlib.sha256(packed(model)).hexdigest()

@@ -1,14 +1,26 @@
-"""Leaving in order with what is done: drain, SIGTERM, pause and resume, and a coordinator that does not come back."""
+"""What is done counts when there is no time for all: a deadline, drain, SIGTERM, pause and resume; and a coordinator that does not come back."""
 
+import array
+import glob
 import re
+import signal
 import unittest
 
-from faults import DEADLINE_S, LEASE_S, REPLAN_AFTER_S, START_S, FaultFleet, bound_s, fault_job
+from faults import DEADLINE_S, LEASE_S, REPLAN_AFTER_S, START_S, FaultFleet, bound_s, fault_job, packed, stop_at
 from fleet import DONE, main, wait_until
 
 DRAIN_S = 20  # drain_timeout's default.
 SLOW = ("--emulate-slowdown", "12")  # Profiling takes so many times longer, too.
 TRAIN = 1800
+
+
+def floats(path):
+    with open(path, "rb") as f:
+        return array.array("f", f.read())
+
+
+def furthest(xs, ys):
+    return max(abs(x - y) for x, y in zip(xs, ys))
 
 
 class LeaveTest(unittest.TestCase):
@@ -29,6 +41,34 @@ class LeaveTest(unittest.TestCase):
         self.assertEqual(shown["rounds"][1]["samples"], TRAIN - int(trained[2]) + int(trained[1]))
         self.assertEqual([w["worker"] for w in shown["plan"]["workers"] if w["samples"] > 0], ["a1"])
         self.assertEqual(fleet.metric("causeway_rounds_total", job="job", outcome="dropped") or 0, 0)
+
+    def test_deadline_passes(self):
+        deadline_s = 5
+        with FaultFleet(train=2 * TRAIN) as fleet:
+            # The coordinator stops itself before the commit, while the contributions are still there.
+            fleet.up("--emulate-slowdown", "20", coordinator_env=stop_at("rename:model-000001"))
+            fleet.submit(fault_job(rounds=1, quorum=0.9, deadline_s=deadline_s))
+            fleet.wait_stopped("coordinator", bound_s(1, faults=0))
+            log = fleet.log("coordinator")
+            self.assertRegex(log, r'round_asks_for_what_is_done job=job round=0 .*why="the deadline has passed" waiting_for=b1 ')
+            counted = dict(re.findall(r"contribution_counted job=job worker=(\w+) round=0 .*?(samples=\d+ planned_samples=\d+)", log))
+            self.assertEqual(counted["a1"], f"samples={TRAIN} planned_samples={TRAIN}")
+            done, planned = map(int, re.findall(r"\d+", counted["b1"]))
+            self.assertTrue(0 < done < planned == TRAIN, counted["b1"])
+            (a1,), (b1,) = (glob.glob(fleet.path("coordinator", "spool", "job", f"f0_r0_*_{name}.whole")) for name in ("a1", "b1"))
+            contributed = floats(a1), floats(b1)
+            fleet.signal("coordinator", signal.SIGCONT)
+            fleet.wait_for_job(seconds=bound_s(1))
+            shown = fleet.check_books(self, 1, train=2 * TRAIN)
+            self.assertEqual((shown["rounds"][0]["contributions"], shown["rounds"][0]["samples"]), (2, TRAIN + done))
+            self.assertGreaterEqual(shown["rounds"][0]["seconds"], deadline_s)
+            # The model is the mean by samples done, not by samples planned.
+            mean = [(x * TRAIN + y * done) / (TRAIN + done) for x, y in zip(*contributed)]
+            model = array.array("f", packed(fleet.fetch()))
+            self.assertEqual(len(model), len(mean))
+            self.assertLess(furthest(model, mean), 1e-6)
+            self.assertGreater(furthest(*contributed), 1e-3)
+            fleet.check_ends(self)
 
     def test_drained_worker_delivers_what_it_has_done(self):
         with FaultFleet(train=TRAIN) as fleet:
