@@ -3,15 +3,16 @@
     fault_matrix_test.py coordinator|worker PHASE kill|restart|late|stop
 
 kill: SIGKILL (a coordinator is started again at once, a worker is not); restart: SIGKILL, started again at once; late: SIGKILL, started again after twice
-the lease; stop: SIGSTOP past the lease, then SIGCONT. Whatever it is, the job ends, and in order.
+the lease; stop: SIGSTOP past the lease, then SIGCONT. Whatever it is, the job ends, and in order; who is back takes part again.
 """
 
+import re
 import signal
 import sys
 import time
 import unittest
 
-from faults import LEASE_S, OUTAGE_S, START_S, FaultFleet, bound_s, fault_job, stop_at
+from faults import DEADLINE_S, LEASE_S, OUTAGE_S, START_S, FaultFleet, bound_s, fault_job, stop_at
 from fleet import main, wait_until
 
 # What makes a phase of b1's last: arguments of its `join`.
@@ -30,7 +31,13 @@ INSTANTS = {
 # Where b1 stops itself as it joins: it has its certificate, and no configuration yet.
 JOINING = "rename:worker.pem"
 WHO, PHASE, WHAT = sys.argv[1:4] if len(sys.argv) == 4 else ("worker", "training", "kill")
-ROUNDS = 4 if WHAT == "kill" else 6
+# The open round waits for b1, whose work counts when it is back.
+HELD = WHO == "worker" and WHAT == "stop" and PHASE in ("training", "sending")
+# a1 does the rounds without b1, slowly and often enough that b1 is back before the last.
+RETURNS = WHO == "worker" and WHAT != "kill" and PHASE != "joining" and not HELD
+PACE = ("--emulate-slowdown", "5" if PHASE == "evaluating" else "20") if RETURNS else ()
+ROUNDS = 12 if RETURNS else 4 if WHAT == "kill" or HELD else 6
+CHANGES = {"quorum": 0.9, "deadline_s": 120} if HELD else {}
 
 
 class FaultMatrixTest(unittest.TestCase):
@@ -41,19 +48,21 @@ class FaultMatrixTest(unittest.TestCase):
             if PHASE == "joining":
                 self.joining(fleet, prey)
             else:
-                fleet.up(*LONG.get(PHASE, ()), coordinator_env=stop_at(INSTANTS[PHASE]) if PHASE in INSTANTS else None)
+                fleet.up(*LONG.get(PHASE, ()), a1_arguments=PACE, coordinator_env=stop_at(INSTANTS[PHASE]) if PHASE in INSTANTS else None)
                 if PHASE == "idle":
                     self.strike(fleet, prey)
                     fleet.submit(fault_job(rounds=ROUNDS))
                 else:
-                    fleet.submit(fault_job(rounds=ROUNDS))
+                    fleet.submit(fault_job(rounds=ROUNDS, **CHANGES))
                     self.reach(fleet)
                     committed = fleet.commits()
                     if PHASE in INSTANTS:
                         self.assertEqual(len(committed), 2 if PHASE == "checkpoint" else 3)
                     self.strike(fleet, prey)
+            back_at = len(fleet.log("coordinator"))
             fleet.wait_for_job(seconds=bound_s(ROUNDS))
             if WHO == "worker" and WHAT != "kill":
+                self.assertIn("contribution_counted job=job worker=b1 ", fleet.log("coordinator")[back_at:])
                 fleet.wait_live("b1", LEASE_S + START_S)
             shown = fleet.check_books(self, ROUNDS)
             if PHASE not in ("joining", "idle"):
@@ -106,7 +115,10 @@ class FaultMatrixTest(unittest.TestCase):
             fleet.signal(prey, signal.SIGSTOP)
             if PHASE in INSTANTS:
                 fleet.signal("coordinator", signal.SIGCONT)
-            fleet.stop_for(prey, OUTAGE_S)
+            if HELD:
+                wait_until("job show to name whom the round waits for", bound_s(1),
+                           lambda: "worker_lost worker=b1" in fleet.log("coordinator") and fleet.job().get("waiting_for") == ["b1"])
+            fleet.stop_for(prey, 0 if HELD else OUTAGE_S)
             return
         fleet.kill(prey)
         meanwhile()
@@ -117,7 +129,7 @@ class FaultMatrixTest(unittest.TestCase):
             fleet.restart(prey)
 
     def check_log(self, fleet):
-        """The log says whom somebody waited for."""
+        """The log says who was lost, who is back, and whom a restarted coordinator waits for."""
         if WHO == "worker":
             if PHASE != "joining":
                 # Restarted at once it may be back before anybody has missed it.
@@ -130,16 +142,22 @@ class FaultMatrixTest(unittest.TestCase):
         self.assertIn("coordinator_lost", fleet.log("a1"))
         self.assertGreaterEqual(fleet.log("a1").count(" registered "), 2)
         if WHAT != "stop":
-            self.assertEqual(fleet.log("coordinator").count("coordinator_recovered"), 2)
+            recovered = re.findall(r"coordinator_recovered .*waiting_for=(\S+)", fleet.log("coordinator"))
+            training = PHASE not in ("joining", "profiling", "distributing", "idle")
+            self.assertEqual(recovered, ['""', "a1,b1" if training else '""'])
+            self.assertNotIn("workers_not_back", fleet.log("coordinator"))
 
     def check_part(self, shown):
-        """Who is there takes part: in the last round, if not before."""
+        """Who is there takes part: in the last round, if not before. Nobody waits until a deadline for who is not."""
         if WHO == "coordinator" and PHASE not in ("profiling", "distributing"):  # Planned before the others are back, it goes on with who is.
             self.assertEqual(shown["rounds"][-1]["contributions"], 2)
-        if WHO == "worker" and WHAT == "kill":
-            self.assertEqual(shown["rounds"][-1]["contributions"], 1)
-        if WHO == "worker" and WHAT == "restart" and PHASE in ("joining", "idle"):
-            self.assertEqual(shown["rounds"][-1]["contributions"], 2)
+        if HELD:  # The other cells see to it that it goes on after that.
+            self.assertEqual(shown["rounds"][1]["contributions"], 2)
+            return
+        if WHO == "worker":
+            self.assertEqual(shown["rounds"][-1]["contributions"], 1 if WHAT == "kill" else 2)
+        for record in shown["rounds"]:
+            self.assertLess(record["seconds"], DEADLINE_S, record)
 
 
 if __name__ == "__main__":
