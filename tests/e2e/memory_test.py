@@ -1,7 +1,5 @@
 """The coordinator's memory while eight contributions of a large model are half sent at once."""
 
-import glob
-import os
 import re
 import unittest
 
@@ -9,7 +7,6 @@ from faults import START_S, FaultFleet, fault_job
 from fleet import main, wait_until
 
 WORKERS = tuple(f"{site}{i}" for site in "ab" for i in (1, 2, 3, 4))
-MIB = 1 << 20
 
 
 class MemoryTest(unittest.TestCase):
@@ -21,21 +18,20 @@ class MemoryTest(unittest.TestCase):
         with FaultFleet(train=64, test=16, coordinator_config={"lease": "30s", "profile_seconds": "100ms"}) as fleet:
             fleet.start_coordinator()
             for name in WORKERS:
-                # The first by name sends the initial model. So slow that all are under way at once.
-                fleet.join(name, {"a": "alpha", "b": "beta"}[name[0]], "--emulate-up", "20MB" if name == "a1" else "3MB", wait=False)
+                # So slow that all are under way at once.
+                fleet.join(name, {"a": "alpha", "b": "beta"}[name[0]], "--emulate-up", "1500kB", wait=False)
             for name in WORKERS:
                 fleet.wait_live(name, 4 * START_S)
             fleet.submit(fault_job(rounds=1, quorum=1.0, deadline_s=300, model={"builtin": "mlp", "classes": 195000},
                                    batch={"per_worker": 8, "max": 8}))
 
-            def half_sent():
-                parts = glob.glob(fleet.path("coordinator", "spool", "job", "f0_r0_*.partial"))
-                whole = glob.glob(fleet.path("coordinator", "spool", "job", "f0_r0_*.whole"))
-                sizes = [os.path.getsize(path) for path in parts if os.path.exists(path)]
-                return len(whole) + len([size for size in sizes if size > 8 * MIB]) == len(WORKERS) and len(sizes) >= 6
-            wait_until("eight contributions to be under way", 300, half_sent)
-            model = int(re.search(r"model_built .*bytes=(\d+)", fleet.log("a1"))[1])
+            model = int(wait_until("the model", START_S * 4, lambda: re.search(r"model_built .*bytes=(\d+)", fleet.log("a1")))[1])
             self.assertGreater(model, 100e6)
+
+            def half_sent():
+                parts = [fleet.partial(name, 0) for name in WORKERS]
+                return all(part is not None and part[0] > model / 2 for part in parts)
+            wait_until("more than half of each of eight contributions to be there", 300, half_sent)
             fleet.wait_for_job(seconds=300)
             with open(f"/proc/{fleet.processes['coordinator'].pid}/status") as f:
                 peak = int(re.search(r"VmHWM:\s+(\d+) kB", f.read())[1]) * 1024

@@ -57,8 +57,10 @@ class ResumeTest(unittest.TestCase):
             fleet.up("--emulate-up", "3MB", workers=("a1", "a2", "b1"))
             # 11 MiB, more than a window. Two rounds: after the second nobody sends a contribution any more.
             fleet.submit(fault_job(rounds=2, quorum=1.0, model={"builtin": "mlp", "classes": 20000}, batch={"per_worker": 16, "max": 16}))
-            wait_fast("b1 to begin its contribution to round 1", bound_s(2, faults=0), lambda: fleet.partial("b1", 1) is not None)
+            wait_fast("round 0 to end", bound_s(2, faults=0), lambda: fleet.committed() == 1)
             first = relay.sent_by(fleet.processes["b1"].pid)
+            self.assertIsNone(fleet.partial("b1", 1), "nothing of round 1 has been sent")
+            wait_fast("b1 to begin its contribution to round 1", bound_s(2, faults=0), lambda: fleet.partial("b1", 1) is not None)
             wait_until("a1 and a2 to be counted in round 1", bound_s(2, faults=0),
                        lambda: all(f"worker={name} round=1" in fleet.log("coordinator") for name in ("a1", "a2")))
             self.assertNotIn("contribution_counted job=job worker=b1 round=1", fleet.log("coordinator"))
