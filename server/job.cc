@@ -166,7 +166,7 @@ void Job::SetPresent(const WorkerId& worker, const SiteId& site, Incarnation inc
     // A restarted process builds its model again; what it has on disk it reports again. What an older one was excluded for may have been mended.
     if (member.incarnation.value() != 0) member.prepared = false;
     member.incarnation = incarnation;
-    member.excluded.clear();
+    Exclude(&member, "");
     member.draining = false;
     member.progress.Clear();
   }
@@ -182,11 +182,17 @@ void Job::Left(const WorkerId& worker) {
   if (book_ != nullptr) book_->SetGone(worker);
 }
 
+void Job::Exclude(Member* member, const std::string& reason) {
+  member->excluded = reason;
+  member->late = false;
+  member->owed.reset();
+}
+
 void Job::Forget(const WorkerId& worker, absl::Time now) {
   Left(worker);
   if (Member* member = FindMember(worker); member != nullptr) {
     member->present = false;
-    member->excluded = kRemoved;
+    Exclude(member, kRemoved);
   }
 }
 
@@ -206,7 +212,7 @@ absl::Status Job::OnModel(const WorkerId& worker, const dataplane::Layout& layou
     layout_ = layout;
     actions_.push_back(StoreJob{});
   } else if (layout_->hash() != layout.hash()) {
-    member->excluded = "its model has another layout than that of the other workers";
+    Exclude(member, "its model has another layout than that of the other workers");
     log::Warning("worker left out",
                  {{"job", options_.spec.name()}, {"worker", worker.value()}, {"reason", member->excluded}});
     return absl::InvalidArgumentError(member->excluded);
@@ -231,8 +237,8 @@ absl::Status Job::OnProfile(const WorkerId& worker, const v1::ReportProfileReque
   if (member->profile.has_value() || request.attempt() != options_.attempt_base + 1) return absl::OkStatus();
   Answered(member, now);
   if (options_.spec.batch().per_worker() > request.profile().max_parallel()) {
-    member->excluded = absl::StrCat("its largest batch is ", request.profile().max_parallel(), ", batch.per_worker is ",
-                                    options_.spec.batch().per_worker());
+    Exclude(member, absl::StrCat("its largest batch is ", request.profile().max_parallel(), ", batch.per_worker is ",
+                                 options_.spec.batch().per_worker()));
     return absl::OkStatus();
   }
   member->profile = request.profile();
@@ -244,7 +250,8 @@ absl::Status Job::OnData(const WorkerId& worker, const v1::ReportDataRequest& re
   Member* member = FindMember(worker);
   if (member == nullptr || !active()) return absl::FailedPreconditionError("no data of this worker is wanted now");
   const bool known = (next_.has_value() && request.plan() == next_->result.plan.number()) ||
-                     (active_.has_value() && request.plan() == active_->result.plan.number());
+                     (active_.has_value() && request.plan() == active_->result.plan.number()) ||
+                     (member->owed.has_value() && request.plan() == member->owed->plan());
   if (!known || request.plan() <= member->data_plan)
     return absl::OkStatus();  // Repeated, or of a plan that has passed.
   Answered(member, now);
@@ -289,7 +296,7 @@ absl::Status Job::OnFailure(const WorkerId& worker, const v1::ReportFailureReque
     member->trouble = trouble;
     return absl::OkStatus();
   }
-  member->excluded = trouble;
+  Exclude(member, trouble);
   if (book_ != nullptr) book_->SetPresent(worker, false);
   phase_progress_ = now;
   return absl::OkStatus();

@@ -183,11 +183,12 @@ class Job {
     bool prepared = false;  // its model's layout is reported and right
     bool has_optimizer_state = false;
     std::optional<v1::DeviceProfile> profile;
-    int64_t data_plan = 0;  // newest plan whose data it has
-    std::string excluded;   // why it is left out; empty: it is not
-    bool late = false;      // left out for not answering: its answer brings it back
-    std::string trouble;    // what it has last said that it tries again; until it answers
-    bool draining = false;  // delivers what it has done and leaves
+    int64_t data_plan = 0;              // newest plan whose data it has
+    std::string excluded;               // why it is left out; empty: it is not
+    bool late = false;                  // left out for not answering: its answer brings it back
+    std::optional<v1::ShardTask> owed;  // the data that it was left out for
+    std::string trouble;                // what it has last said that it tries again; until it answers
+    bool draining = false;              // delivers what it has done and leaves
     v1::WorkerProgress progress;
     // Measured, under the active plan.
     int64_t rounds = 0;
@@ -227,6 +228,8 @@ class Job {
   // Leaves out who is present and has `not_done` yet, naming what was waited for.
   void LeaveOutLate(absl::string_view what, absl::FunctionRef<bool(const WorkerId&, const Member&)> not_done);
   void Answered(Member* member, absl::Time now);
+  static void Exclude(Member* member, const std::string& reason);  // For good; empty: no longer.
+  v1::ShardTask ShardOf(const PlanState& plan, const WorkerId& worker) const;
   bool DropWhoDoesNotFetch(absl::Time now);
   bool TryPlan(absl::Time now, const std::string& reason);
   bool DataInPlace(const PlanState& plan) const;

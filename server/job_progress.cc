@@ -221,9 +221,7 @@ void Job::LeaveOutLate(absl::string_view what, absl::FunctionRef<bool(const Work
 void Job::Answered(Member* member, absl::Time now) {
   phase_progress_ = now;
   member->trouble.clear();
-  if (!member->late) return;
-  member->late = false;
-  member->excluded.clear();
+  if (member->late) Exclude(member, "");
 }
 
 // Leaves out who has fetched nothing of the next plan's data for too long. True: somebody was.
@@ -234,6 +232,11 @@ bool Job::DropWhoDoesNotFetch(absl::Time now) {
     const v1::WorkerPlan* plan = PlanOf(*next_, worker);
     return plan != nullptr && plan->samples() > 0 && member.data_plan < next_->result.plan.number();
   });
+  for (auto& [worker, member] : members_) {
+    const v1::WorkerPlan* plan = PlanOf(*next_, worker);
+    const bool missing = plan != nullptr && plan->samples() > 0 && member.data_plan < next_->result.plan.number();
+    if (member.late && missing) member.owed = ShardOf(*next_, worker);
+  }
   return true;
 }
 

@@ -681,7 +681,9 @@ TEST(JobTest, AllLostWhileDistributing) {
 }
 
 TEST(JobTest, AWorkerThatFetchesNothingIsLeftOut) {
-  Fleet fleet = WithWorkers(2);
+  v1::JobSpec spec = Spec();
+  spec.mutable_end()->set_epochs(6);
+  Fleet fleet = WithWorkers(2, spec);
   fleet.Run([&] { return fleet.job().state() == v1::JOB_STATE_DISTRIBUTING; });
   fleet.Work("w0");
   v1::WorkerProgress progress;
@@ -695,9 +697,20 @@ TEST(JobTest, AWorkerThatFetchesNothingIsLeftOut) {
   EXPECT_THAT(fleet.job().WaitingFor(), ElementsAre("w1"));
   fleet.Pass(absl::Seconds(21));
   EXPECT_GT(fleet.job().plan()->plan.number(), 1);
-  EXPECT_EQ(fleet.Task("w1").job(), "");
+  EXPECT_NE(fleet.job().Status(fleet.now()).workers(1).excluded(), "");
+  while (fleet.job().version() < Version(1)) ASSERT_TRUE(fleet.Work("w0"));
+  // It goes on trying, and is back when it has the data, though nobody's plan is that one any more.
+  EXPECT_EQ(fleet.Task("w1").shard().plan(), 1);
+  EXPECT_FALSE(fleet.Task("w1").has_train());
+  EXPECT_TRUE(fleet.Work("w1"));
+  EXPECT_EQ(fleet.job().Status(fleet.now()).workers(1).excluded(), "");
+  while (fleet.job().version() < Version(2)) ASSERT_TRUE(fleet.Work("w0"));
+  EXPECT_EQ(fleet.job().plan()->plan.workers_size(), 2);
   fleet.Run();
   EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FINISHED);
+  const v1::GetJobResponse shown = fleet.job().Status(fleet.now());
+  EXPECT_EQ(shown.rounds(0).contributions(), 1);
+  EXPECT_EQ(shown.rounds(shown.rounds_size() - 1).contributions(), 2);
 }
 
 TEST(JobTest, AWorkerLostInARoundWithTheQuorum) {

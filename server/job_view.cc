@@ -37,7 +37,10 @@ const PlanResult* Job::plan() const {
 v1::Assignment Job::AssignmentFor(const WorkerId& worker) const {
   v1::Assignment a;
   const Member* member = FindMember(worker);
-  if (!active() || member == nullptr || !member->excluded.empty()) return a;
+  if (!active() || member == nullptr) return a;
+  // Who was left out because it did not answer goes on with what it owes: that brings it back.
+  const bool owes = member->late && (!member->prepared || !member->profile.has_value() || member->owed.has_value());
+  if (!member->excluded.empty() && !owes) return a;
   a.set_job(options_.spec.name());
   *a.mutable_spec() = options_.spec;
   v1::PrepareTask* prepare = a.mutable_prepare();
@@ -53,19 +56,14 @@ v1::Assignment Job::AssignmentFor(const WorkerId& worker) const {
     profile->set_record_bytes(options_.train.record_bytes());
     profile->set_seconds(absl::ToDoubleSeconds(options_.profile_duration));
   }
+  if (!member->excluded.empty()) {
+    if (member->owed.has_value() && !draining) *a.mutable_shard() = *member->owed;
+    return a;
+  }
   const PlanState* newest = next_.has_value() ? &*next_ : active_.has_value() ? &*active_ : nullptr;
   if (newest != nullptr && !draining) {
     const v1::WorkerPlan* plan = PlanOf(*newest, worker);
-    if (plan != nullptr && plan->samples() > 0) {
-      v1::ShardTask* shard = a.mutable_shard();
-      shard->set_plan(newest->result.plan.number());
-      *shard->mutable_train() = options_.train;
-      *shard->mutable_test() = options_.test;
-      if (auto it = newest->shards.find(worker.value()); it != newest->shards.end())
-        AddRanges(it->second, shard->mutable_train_ranges());
-      if (auto it = newest->tests.find(worker.value()); it != newest->tests.end())
-        AddRanges(it->second, shard->mutable_test_ranges());
-    }
+    if (plan != nullptr && plan->samples() > 0) *a.mutable_shard() = ShardOf(*newest, worker);
   }
   if (evaluating_.has_value() && !draining) {
     auto it = evaluating_->parts.find(worker);
@@ -106,6 +104,18 @@ v1::Assignment Job::AssignmentFor(const WorkerId& worker) const {
     }
   }
   return a;
+}
+
+v1::ShardTask Job::ShardOf(const PlanState& plan, const WorkerId& worker) const {
+  v1::ShardTask shard;
+  shard.set_plan(plan.result.plan.number());
+  *shard.mutable_train() = options_.train;
+  *shard.mutable_test() = options_.test;
+  if (auto it = plan.shards.find(worker.value()); it != plan.shards.end())
+    AddRanges(it->second, shard.mutable_train_ranges());
+  if (auto it = plan.tests.find(worker.value()); it != plan.tests.end())
+    AddRanges(it->second, shard.mutable_test_ranges());
+  return shard;
 }
 
 v1::StoredRuntime Job::runtime() const {

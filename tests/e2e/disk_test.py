@@ -6,9 +6,10 @@ import subprocess
 import unittest
 
 from faults import START_S, FaultFleet, bound_s, fault_job
-from fleet import main, wait_until
+from fleet import FAILED, main, wait_until
 
 RETRY_S = 2  # The coordinator tries again so often.
+PHASE_TIMEOUT_S = 120  # So long the others wait for who gets nowhere before training.
 
 
 class SmallDisk:
@@ -46,10 +47,7 @@ class DiskTest(unittest.TestCase):
 
     def test_full_disk_of_the_coordinator(self):
         with FaultFleet() as fleet:
-            disk = self.small_disk(fleet.path("disk"), 64 << 20)
-            os.makedirs(fleet.path("disk", "coordinator"))
-            os.symlink(fleet.path("disk", "coordinator"), fleet.path("coordinator"))
-            fleet.init()
+            disk = self.coordinator_disk(fleet)
             fleet.up("--emulate-slowdown", "20")
             fleet.submit(fault_job(rounds=5, quorum=0.9))
             # No room for b1's contribution.
@@ -63,6 +61,28 @@ class DiskTest(unittest.TestCase):
             fleet.wait_for_job(seconds=bound_s(5))
             shown = fleet.check_books(self, 5)
             self.assertEqual([record["contributions"] for record in shown["rounds"]], [2] * 5)
+            fleet.check_ends(self)
+
+    def coordinator_disk(self, fleet):
+        disk = self.small_disk(fleet.path("disk"), 64 << 20)
+        os.makedirs(fleet.path("disk", "coordinator"))
+        os.symlink(fleet.path("disk", "coordinator"), fleet.path("coordinator"))
+        fleet.init()
+        return disk
+
+    def test_submission_to_a_full_disk(self):
+        with FaultFleet() as fleet:
+            disk = self.coordinator_disk(fleet)
+            fleet.up()
+            disk.fill()
+            for _ in range(2):
+                refused = fleet.submit(fault_job(rounds=1), expect=FAILED)
+                self.assertRegex(refused.stderr, r"No space left on device|database or disk is full")
+                self.assertEqual(fleet.json("job", "list")["jobs"], [])
+            disk.free()
+            fleet.submit(fault_job(rounds=1))
+            fleet.wait_for_job(seconds=bound_s(1))
+            self.assertEqual(fleet.check_books(self, 1)["rounds"][0]["contributions"], 2)
             fleet.check_ends(self)
 
     def wait_for_a1s_contribution(self, fleet):
@@ -89,17 +109,21 @@ class DiskTest(unittest.TestCase):
             disk = self.small_disk(fleet.path("b1"), 16 << 20)
             fleet.up()
             disk.fill(leave=128 << 10)  # Its shard does not fit.
-            fleet.submit(fault_job(rounds=2))
-            fleet.wait_for_job(seconds=bound_s(2))
-            shown = fleet.check_books(self, 2)
-            self.assertEqual([w["worker"] for w in shown["plan"]["workers"] if w["samples"] > 0], ["a1"])
+            fleet.submit(fault_job(rounds=1000))
+            wait_until("rounds without b1", PHASE_TIMEOUT_S + bound_s(2), lambda: fleet.committed() >= 2)
             self.assertRegex(fleet.log("coordinator"), r"worker_reports_failure job=job worker=b1 .* permanent=false .*No space left on device")
             self.assertRegex(fleet.log("coordinator"), r"worker_left_out job=job worker=b1 .*No space left on device")
-            # With room it is there again.
+            shown = fleet.job()
+            self.assertEqual([w["worker"] for w in shown["plan"]["workers"] if w["samples"] > 0], ["a1"])
+            # With room it is back by itself, in the same job.
             disk.free()
+            wait_until("b1 to contribute", bound_s(2), lambda: "contribution_counted job=job worker=b1" in fleet.log("coordinator"))
+            fleet.cli("job", "abort", "job")
             fleet.submit(fault_job("more", rounds=1))
             fleet.wait_for_job("more", seconds=bound_s(1))
-            self.assertEqual(fleet.job("more")["rounds"][0]["contributions"], 2)
+            shown = fleet.check_books(self, 1, job="more")
+            self.assertEqual(shown["rounds"][0]["contributions"], 2)
+            fleet.check_ends(self)
 
     def test_full_disk_of_a_worker_that_trains(self):
         with FaultFleet() as fleet:
