@@ -12,6 +12,7 @@
 #include "dataplane/pki.h"
 #include "jobspec/job_spec.h"
 #include "server/authz.h"
+#include "server/stored_job.h"
 
 namespace causeway::server {
 namespace {
@@ -47,6 +48,10 @@ void Coordinator::SubmitJob(const v1::SubmitJobRequest& request, SubmitCallback 
   if (submitting_.contains(spec->name()) || (!request.request_id().empty() && submitting_.contains(request_key))) {
     return std::move(done)(
         absl::UnavailableError(absl::StrCat("job ", spec->name(), " is being submitted; ask again")));
+  }
+  // What the next start would refuse is not stored.
+  if (request.has_pinned_plan()) {
+    if (absl::Status pinned = CheckPinnedPlan(request.pinned_plan()); !pinned.ok()) return std::move(done)(pinned);
   }
   int64_t workers = 0;
   for (const std::string& site : spec->sites()) {

@@ -271,6 +271,30 @@ TEST_F(CoordinatorTest, Submissions) {
   EXPECT_EQ(On([&] { return coordinator_->ListJobs(); }).jobs_size(), 1);
 }
 
+TEST_F(CoordinatorTest, APinnedPlanThatCannotBeIsNotStored) {
+  Fleet(2);
+  v1::SubmitJobRequest request;
+  request.set_yaml(Yaml("job"));
+  v1::Plan* plan = request.mutable_pinned_plan();
+  plan->set_samples(kTrainSamples);
+  for (int i = 0; i < 2; ++i) {
+    v1::WorkerPlan* worker = plan->add_workers();
+    worker->set_worker(absl::StrCat("w", i));
+    worker->set_samples(i == 0 ? kTrainSamples + 5 : -5);
+    worker->set_batch_size(4);
+  }
+  EXPECT_THAT(SubmitRequest(request), StatusIs(absl::StatusCode::kInvalidArgument));
+  Kill();
+  Start();
+  plan->mutable_workers(0)->set_samples(kTrainSamples);
+  plan->mutable_workers(1)->set_samples(0);
+  plan->mutable_workers(0)->set_batch_size(1 << 20);
+  EXPECT_OK(SubmitRequest(request));
+  Kill();
+  Start();
+  EXPECT_THAT(Job().summary().state(), v1::JOB_STATE_PROFILING);
+}
+
 TEST_F(CoordinatorTest, DataThatDoesNotDo) {
   Fleet(3);
   const auto refused = [&](const std::string& name, const std::string& why) {

@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "scheduler/plan_proto.h"
 #include "server/shares.h"
 #include "server/stored_job.h"
 
@@ -241,6 +242,14 @@ absl::Status Job::OnProfile(const WorkerId& worker, const v1::ReportProfileReque
                                  options_.spec.batch().per_worker()));
     return absl::OkStatus();
   }
+  // One that no plan can be made with would take the others' plan with it.
+  const scheduler::BatchLimits batch{.per_worker = options_.spec.batch().per_worker(),
+                                     .max = options_.spec.batch().max()};
+  if (const auto device = scheduler::DeviceFromProto(worker.value(), member->site.value(), request.profile(), batch);
+      !device.ok()) {
+    member->excluded = absl::StrCat("its profile: ", device.status().message());
+    return absl::OkStatus();
+  }
   member->profile = request.profile();
   actions_.push_back(StoreProfile{.worker = worker, .profile = request.profile()});
   return absl::OkStatus();
@@ -249,6 +258,12 @@ absl::Status Job::OnProfile(const WorkerId& worker, const v1::ReportProfileReque
 absl::Status Job::OnData(const WorkerId& worker, const v1::ReportDataRequest& request, absl::Time now) {
   Member* member = FindMember(worker);
   if (member == nullptr || !active()) return absl::FailedPreconditionError("no data of this worker is wanted now");
+  // They are summed up.
+  if (request.bytes_fetched() < 0 || request.bytes_fetched() > int64_t{1} << 46 || !(request.seconds() >= 0) ||
+      std::isinf(request.seconds())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data of ", request.bytes_fetched(), " bytes fetched in ", request.seconds(), " s"));
+  }
   const bool known = (next_.has_value() && request.plan() == next_->result.plan.number()) ||
                      (active_.has_value() && request.plan() == active_->result.plan.number()) ||
                      (member->owed.has_value() && request.plan() == member->owed->plan());

@@ -15,6 +15,10 @@ constexpr int64_t kMost = int64_t{1} << 46;
 constexpr int64_t kMostPerEpoch = 100'000;
 constexpr int64_t kLargestBatch = 1 << 20;
 constexpr int kMostBatchTimes = 100;
+// Of what is measured; with these, times of whole jobs stay far from the largest double.
+constexpr double kLongestBatchSeconds = 1e6;
+constexpr double kLeastRate = 1e-3;
+constexpr double kMostRate = 1e15;
 // Attempts are incarnations times a million.
 constexpr int64_t kMostAttempts = int64_t{1} << 60;
 
@@ -99,14 +103,26 @@ absl::Status CheckProfile(const v1::DeviceProfile& profile) {
       profile.batch_times_size() > kMostBatchTimes) {
     return absl::InvalidArgumentError("a profile with no largest batch, or with no or too many batch sizes");
   }
-  const auto positive = [](double value) { return std::isfinite(value) && value > 0; };
+  const auto is_rate = [](double value) { return value >= kLeastRate && value <= kMostRate; };  // No NaN is.
   for (const auto& time : profile.batch_times()) {
-    if (time.batch_size() < 1 || time.batch_size() > kLargestBatch || !positive(time.batch_time_s()))
+    if (time.batch_size() < 1 || time.batch_size() > kLargestBatch ||
+        !(time.batch_time_s() > 0 && time.batch_time_s() <= kLongestBatchSeconds))
       return absl::InvalidArgumentError("a profile with an impossible batch time");
   }
-  if (!positive(profile.down_bytes_per_s()) || !positive(profile.up_bytes_per_s()) ||
-      !positive(profile.eval_samples_per_s())) {
+  if (!is_rate(profile.down_bytes_per_s()) || !is_rate(profile.up_bytes_per_s()) ||
+      !is_rate(profile.eval_samples_per_s())) {
     return absl::InvalidArgumentError("a profile with an impossible rate");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPinnedPlan(const v1::Plan& plan) {
+  for (const v1::WorkerPlan& worker : plan.workers()) {
+    if (worker.samples() < 0 || worker.samples() > kMost || worker.batch_size() < 0 ||
+        worker.batch_size() > kLargestBatch) {
+      return absl::InvalidArgumentError(absl::StrCat("a pinned plan with ", worker.samples(), " samples in batches of ",
+                                                     worker.batch_size(), " for a worker"));
+    }
   }
   return absl::OkStatus();
 }
@@ -119,10 +135,7 @@ absl::Status CheckStoredJob(const Job::Options& options, const Job::Stored& stor
   RETURN_IF_ERROR(InRange("the training set's size", options.train.samples(), 0, kMost));
   RETURN_IF_ERROR(InRange("the test set's size", options.test.samples(), 0, kMost));
   if (options.pinned.has_value()) {
-    for (const v1::WorkerPlan& worker : options.pinned->workers()) {
-      RETURN_IF_ERROR(InRange("a pinned worker's samples", worker.samples(), 0, kMost));
-      RETURN_IF_ERROR(InRange("a pinned worker's batch", worker.batch_size(), 0, kLargestBatch));
-    }
+    if (absl::Status pinned = CheckPinnedPlan(*options.pinned); !pinned.ok()) return Impossible(pinned.message());
   }
   for (const PlanResult& plan : stored.plans) {
     RETURN_IF_ERROR(CheckPlan(plan.plan));

@@ -9,6 +9,9 @@ namespace causeway::server {
 // Whether a worker can have measured this: sizes within bounds, figures positive and finite. Errors: InvalidArgument.
 absl::Status CheckProfile(const v1::DeviceProfile& profile);
 
+// Whether a plan that an operator gives can be followed: samples and batches within bounds. Errors: InvalidArgument.
+absl::Status CheckPinnedPlan(const v1::Plan& plan);
+
 // Whether what was read from the journal can have been written there: SQLite finds damaged pages, not a row that says something impossible.
 // A Job takes only what has passed. Errors: DataLoss, naming what cannot be.
 absl::Status CheckStoredJob(const Job::Options& options, const Job::Stored& stored);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "jobspec/job_spec.h"
 #include "tests/fakes/status_matchers.h"
 
 namespace causeway::server {
@@ -64,6 +65,45 @@ TEST(StoredJobTest, WhatCanBe) {
   // By the plan, not by those of it who were there for the round.
   s.stored.runtime.mutable_open_round()->mutable_participants(0)->set_rank(7);
   EXPECT_OK(CheckStoredJob(s.options, s.stored));
+}
+
+// What is accepted from an operator is not refused at the next start.
+TEST(StoredJobTest, EveryBoundOfAJobIsTakenUpAgain) {
+  const std::string least =
+      "name: job\nmodel: {builtin: mlp, classes: 2}\nseed: 0\nbatch: {per_worker: 1, max: 1}\nend: {rounds: 1, "
+      "samples: 1}\n"
+      "rounds: {quorum: 0.000001, deadline: 1s, replan_after: 1s, max_change: 0.001}\norphan_timeout: 1s\n"
+      "checkpoint: {every_rounds: 1, keep: 1}\n";
+  const std::string most =
+      "name: job\nmodel: {builtin: mlp, classes: 1000000}\nseed: 9223372036854775807\n"
+      "batch: {per_worker: 1048576, max: 1048576}\n"
+      "end: {epochs: 1000000, rounds: 1125899906842624, samples: 1125899906842624}\n"
+      "rounds: {every: {per_epoch: 100000}, quorum: 1, deadline: 240h, replan_after: 240h, max_change: 1e300}\n"
+      "orphan_timeout: 8760h\n";
+  for (const std::string& yaml : {least, most}) {
+    Stored s = Possible();
+    auto spec = jobspec::ParseJobYaml(
+        yaml + "data:\n  train: {format: idx, images: a, labels: b}\n  test: {format: idx, images: c, labels: d}\n",
+        "job.yaml");
+    ASSERT_OK(spec);
+    s.options.spec = *std::move(spec);
+    EXPECT_OK(CheckStoredJob(s.options, s.stored)) << yaml;
+  }
+}
+
+TEST(StoredJobTest, AProfileIsWithinWhatCanBeMeasured) {
+  const v1::DeviceProfile possible = Possible().stored.profiles.begin()->second;
+  ASSERT_OK(CheckProfile(possible));
+  for (double rate : {5e-324, 1e-6, 1e16, 1.7e308}) {
+    v1::DeviceProfile profile = possible;
+    profile.set_up_bytes_per_s(rate);
+    EXPECT_THAT(CheckProfile(profile), StatusIs(absl::StatusCode::kInvalidArgument)) << rate;
+  }
+  for (double seconds : {-1.0, 0.0, 1e7, 1.7e308}) {
+    v1::DeviceProfile profile = possible;
+    profile.mutable_batch_times(0)->set_batch_time_s(seconds);
+    EXPECT_THAT(CheckProfile(profile), StatusIs(absl::StatusCode::kInvalidArgument)) << seconds;
+  }
 }
 
 TEST(StoredJobTest, WhatCannotBe) {
