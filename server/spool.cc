@@ -43,6 +43,7 @@ std::optional<Spool::Entry> ParseName(const std::string& job, absl::string_view 
   }
   absl::StatusOr<std::string> sha256 = dataplane::FromHex(fields[4]);
   if (!sha256.ok() || sha256->size() != dataplane::kSha256Bytes || entry.total_bytes <= 0) return std::nullopt;
+  if (dataplane::ToHex(*sha256) != fields[4]) return std::nullopt;  // In upper case: its file could not be found again.
   entry.sha256 = *std::move(sha256);
   entry.key.worker = std::string(fields[5]);
   if (!ValidateName("worker", entry.key.worker).ok()) return std::nullopt;
@@ -188,7 +189,8 @@ absl::Status Spool::Scan() {
     }
     for (const std::string& name : *names) {
       std::optional<Entry> entry = ParseName(job, name);
-      if (!entry.has_value()) {
+      // What no disk holds nobody was allowed to send.
+      if (!entry.has_value() || entry->total_bytes > std::numeric_limits<int64_t>::max() - used_bytes_) {
         log::Warning("spool_foreign_file", {{"path", JoinPath(folder, name)}});
         continue;
       }

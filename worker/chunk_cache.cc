@@ -33,7 +33,7 @@ absl::Status ChunkCache::Load() {
   RETURN_IF_ERROR(options_.fs->MakeDirs(options_.dir));
   ASSIGN_OR_RETURN(const std::vector<std::string> folders, options_.fs->List(options_.dir));
   for (const std::string& folder : folders) {
-    if (folder.size() != 2) continue;
+    if (folder.size() != 2 || !dataplane::FromHex(folder).ok()) continue;
     const std::string folder_path = JoinPath(options_.dir, folder);
     ASSIGN_OR_RETURN(const std::vector<std::string> files, options_.fs->List(folder_path));
     for (const std::string& file : files) {
@@ -41,6 +41,8 @@ absl::Status ChunkCache::Load() {
       const bool whole = !absl::ConsumeSuffix(&hex, kPartSuffix);
       absl::StatusOr<std::string> sha256 = dataplane::FromHex(hex);
       if (!sha256.ok() || sha256->size() != dataplane::kSha256Bytes) continue;
+      // Elsewhere, or in upper case: it would not be found again.
+      if (hex != dataplane::ToHex(*sha256) || hex.substr(0, 2) != folder) continue;
       if (auto it = entries_.find(*sha256);
           it != entries_.end()) {  // A crash between writing and renaming left nothing of worth.
         RETURN_IF_ERROR(options_.fs->Remove(JoinPath(folder_path, file)));

@@ -34,8 +34,10 @@ absl::StatusOr<std::unique_ptr<LocalState>> LocalState::Open(FileSystem* fs, con
   int64_t last = 0;
   bool lost = false;
   if (fs->Exists(path)) {
-    ASSIGN_OR_RETURN(const std::string text, fs->ReadFile(path, 64));
-    lost = !absl::SimpleAtoi(text, &last) || last < 0 || last == std::numeric_limits<int64_t>::max();
+    const absl::StatusOr<std::string> text = fs->ReadFile(path, 64);
+    if (!text.ok() && !absl::IsResourceExhausted(text.status())) return text.status();
+    // Too long is damaged.
+    lost = !text.ok() || !absl::SimpleAtoi(*text, &last) || last < 0 || last == std::numeric_limits<int64_t>::max();
   } else {
     lost = fs->Exists(JoinPath(dir, "cache")) || fs->Exists(JoinPath(dir, "jobs"));
   }
@@ -61,7 +63,10 @@ std::vector<int64_t> LocalState::OptimizerRounds(const JobId& job) const {
   for (const std::string& name : *names) {
     absl::string_view rest = name;
     int64_t round = 0;
-    if (absl::ConsumePrefix(&rest, kOptimizerPrefix) && absl::SimpleAtoi(rest, &round)) rounds.push_back(round);
+    if (absl::ConsumePrefix(&rest, kOptimizerPrefix) && absl::SimpleAtoi(rest, &round) && round >= 0 &&
+        absl::StrCat(round) == rest) {
+      rounds.push_back(round);
+    }
   }
   std::sort(rounds.begin(), rounds.end());
   return rounds;
@@ -78,7 +83,10 @@ absl::Status LocalState::SaveOptimizer(const JobId& job, const OptimizerState& s
 
   RETURN_IF_ERROR(fs_->MakeDirs(JobDir(job)));
   RETURN_IF_ERROR(fs_->WriteFileAtomically(OptimizerPath(job, state.round), content));
-  const std::vector<int64_t> rounds = OptimizerRounds(job);
+  // Later rounds belong to models that the coordinator has gone back from.
+  std::vector<int64_t> rounds = OptimizerRounds(job);
+  for (; !rounds.empty() && rounds.back() > state.round; rounds.pop_back())
+    RETURN_IF_ERROR(fs_->Remove(OptimizerPath(job, rounds.back())));
   for (size_t i = 0; i + kKeptOptimizers < rounds.size(); ++i)
     RETURN_IF_ERROR(fs_->Remove(OptimizerPath(job, rounds[i])));
   return absl::OkStatus();

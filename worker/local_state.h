@@ -34,7 +34,7 @@ class LocalState {
     int64_t version = 0;  // The round's, from which it trained.
     std::vector<uint8_t> bytes;
   };
-  // The two newest rounds are kept: a round may have to be done again, and then begins where it began before.
+  // The two newest rounds are kept: a round may have to be done again, and then begins where it began before. Those of later rounds go.
   absl::Status SaveOptimizer(const JobId& job, const OptimizerState& state);
   // The newest state after a round below `before_round`; nothing if there is none or it is damaged. Errors: those of the file system.
   absl::StatusOr<std::optional<OptimizerState>> LoadOptimizer(const JobId& job, int64_t before_round) const;
