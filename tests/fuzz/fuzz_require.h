@@ -2,6 +2,7 @@
 #define CAUSEWAY_TESTS_FUZZ_FUZZ_REQUIRE_H_
 
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 
 #include "absl/strings/string_view.h"
@@ -9,8 +10,10 @@
 namespace causeway {
 
 // What must hold for whatever bytes: a crash, which the fuzzer reports with the input that leads to it.
-inline void Require(bool condition) {
-  if (!condition) abort();
+inline void Require(bool condition, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  if (condition) return;
+  fprintf(stderr, "%s:%d does not hold\n", file, line);
+  abort();
 }
 
 // Takes a fuzzer's input apart. Running out of bytes gives zeros and empty pieces.
