@@ -258,12 +258,7 @@ absl::Status Job::OnProfile(const WorkerId& worker, const v1::ReportProfileReque
 absl::Status Job::OnData(const WorkerId& worker, const v1::ReportDataRequest& request, absl::Time now) {
   Member* member = FindMember(worker);
   if (member == nullptr || !active()) return absl::FailedPreconditionError("no data of this worker is wanted now");
-  // They are summed up.
-  if (request.bytes_fetched() < 0 || request.bytes_fetched() > int64_t{1} << 46 || !(request.seconds() >= 0) ||
-      std::isinf(request.seconds())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data of ", request.bytes_fetched(), " bytes fetched in ", request.seconds(), " s"));
-  }
+  RETURN_IF_ERROR(CheckFetched(request));
   const bool known = (next_.has_value() && request.plan() == next_->result.plan.number()) ||
                      (active_.has_value() && request.plan() == active_->result.plan.number()) ||
                      (member->owed.has_value() && request.plan() == member->owed->plan());

@@ -127,6 +127,14 @@ absl::Status CheckPinnedPlan(const v1::Plan& plan) {
   return absl::OkStatus();
 }
 
+absl::Status CheckFetched(const v1::ReportDataRequest& request) {
+  if (request.bytes_fetched() < 0 || request.bytes_fetched() > kMost || !std::isfinite(request.seconds()) ||
+      request.seconds() < 0) {
+    return absl::InvalidArgumentError("data of an impossible size, or fetched in an impossible time");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckStoredJob(const Job::Options& options, const Job::Stored& stored) {
   RETURN_IF_ERROR(CheckSpec(options.spec));
   if (!v1::JobState_IsValid(stored.state) || stored.state == v1::JOB_STATE_UNSPECIFIED) {

@@ -8,6 +8,8 @@ namespace causeway::server {
 
 // Whether a worker can have measured this: sizes within bounds, figures positive and finite. Errors: InvalidArgument.
 absl::Status CheckProfile(const v1::DeviceProfile& profile);
+// The same of what it has fetched, in how long; either may be 0.
+absl::Status CheckFetched(const v1::ReportDataRequest& request);
 
 // Whether a plan that an operator gives can be followed: samples and batches within bounds. Errors: InvalidArgument.
 absl::Status CheckPinnedPlan(const v1::Plan& plan);

@@ -170,5 +170,20 @@ TEST(CheckProfileTest, OnlyWhatCanBeMeasured) {
   }
 }
 
+TEST(CheckFetchedTest, OnlyWhatCanBeFetched) {
+  const auto check = [](int64_t bytes, double seconds) {
+    v1::ReportDataRequest request;
+    request.set_bytes_fetched(bytes);
+    request.set_seconds(seconds);
+    return CheckFetched(request);
+  };
+  EXPECT_OK(check(0, 0));
+  EXPECT_OK(check(int64_t{1} << 40, 1e6));
+  for (const int64_t bytes : {int64_t{-1}, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()})
+    EXPECT_THAT(check(bytes, 1), StatusIs(absl::StatusCode::kInvalidArgument));
+  for (const double seconds : {-1.0, std::numeric_limits<double>::infinity(), std::nan("")})
+    EXPECT_THAT(check(1, seconds), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
 }  // namespace
 }  // namespace causeway::server
