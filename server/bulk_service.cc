@@ -70,7 +70,8 @@ class VersionSource : public dataplane::PullSource {
 // One contribution (or the initial model) on its way: spooled, verified, journaled, added.
 class ContributionSink : public dataplane::PushSink {
  public:
-  ContributionSink(Coordinator* coordinator, Executor* executor) : coordinator_(coordinator), executor_(executor) {}
+  ContributionSink(Coordinator* coordinator, Executor* executor, LogBudget* lines)
+      : coordinator_(coordinator), executor_(executor), lines_(lines) {}
 
   absl::StatusOr<Start> Begin(const PeerIdentity& peer, const v1::PushRequest& request) override {
     peer_ = peer;
@@ -108,12 +109,15 @@ class ContributionSink : public dataplane::PushSink {
   }
 
   void Abandon(const absl::Status& status) override {
+    const int64_t times = lines_->Take(absl::StrCat(peer_.name, " ", ticket_.key.job), clock()->Now());
+    if (times == 0) return;
     log::Info("push broken", {{"job", ticket_.key.job},
                               {"worker", peer_.name},
                               {"round", ticket_.key.round},
                               {"durable_bytes", upload_->durable_bytes()},
                               {"total_bytes", upload_->total_bytes()},
-                              {"status", status}});
+                              {"status", status},
+                              {"times", times}});
   }
 
  private:
@@ -199,6 +203,7 @@ class ContributionSink : public dataplane::PushSink {
 
   Coordinator* const coordinator_;
   Executor* const executor_;
+  LogBudget* const lines_;
   PeerIdentity peer_;
   v1::PushRequest request_;
   absl::Time started_;
@@ -276,7 +281,7 @@ absl::Status BulkService::Serve(LinkKind kind, const PeerIdentity& peer, datapla
       }
       case LinkKind::kPush: {
         if (!first.has_push_request()) break;
-        ContributionSink sink(coordinator_, executor_);
+        ContributionSink sink(coordinator_, executor_, &lines_);
         return dataplane::ServePush(&link, peer, first.push_request(), &sink, options);
       }
     }

@@ -6,6 +6,7 @@
 #include "dataplane/link.h"
 #include "dataplane/transfer.h"
 #include "server/coordinator.h"
+#include "server/log_budget.h"
 
 namespace causeway::server {
 
@@ -23,6 +24,7 @@ class BulkService : public dataplane::LinkHandler {
   Coordinator* const coordinator_;
   Executor* const executor_;
   const dataplane::StreamSizes sizes_;
+  LogBudget lines_;
 };
 
 }  // namespace causeway::server

@@ -150,10 +150,13 @@ void Coordinator::TakeLost(absl::Time now) {
   for (const Membership::Lost& lost : membership_.TakeLost(now)) {
     const Worker& worker = *membership_.Find(lost.worker);
     const Site* site = membership_.Find(worker.site);
-    log::Warning("worker lost", {{"worker", lost.worker.value()},
-                                 {"site", worker.site.value()},
-                                 {"generation", site == nullptr ? 0 : site->generation.value()},
-                                 {"reason", lost.reason}});
+    if (const int64_t times = lines_.Take(absl::StrCat("lost ", lost.worker.value()), now); times > 0) {
+      log::Warning("worker lost", {{"worker", lost.worker.value()},
+                                   {"site", worker.site.value()},
+                                   {"generation", site == nullptr ? 0 : site->generation.value()},
+                                   {"reason", lost.reason},
+                                   {"times", times}});
+    }
     if (site != nullptr) unstored_sites_.insert(site->name);
     if (auto it = streams_.find(lost.worker); it != streams_.end()) {
       it->second.stream.close(absl::FailedPreconditionError(absl::StrCat("no longer registered: ", lost.reason)));

@@ -27,6 +27,7 @@
 #include "server/data_owner.h"
 #include "server/job.h"
 #include "server/journal.h"
+#include "server/log_budget.h"
 #include "server/membership.h"
 #include "server/merge.h"
 #include "server/metrics.h"
@@ -260,6 +261,7 @@ class Coordinator {
   std::set<std::string> recovering_;  // Whom interrupted rounds wait for until then.
   absl::Time gauges_at_ = absl::InfinitePast();
   bool pumping_ = false;
+  LogBudget lines_;  // Of what workers do.
 
   // What Authorize, on gRPC's threads, knows of the workers: renewed whenever a certificate is made or taken back.
   mutable Mutex roster_mu_;

@@ -18,7 +18,7 @@ absl::StatusOr<Coordinator::PushTicket> Coordinator::BeginPush(const dataplane::
   JobEntry* entry = FindJob(request.fence().job());
   if (entry == nullptr) return absl::NotFoundError(absl::StrCat("no job ", request.fence().job()));
   PushTicket ticket;
-  ASSIGN_OR_RETURN(ticket.result, entry->job->CheckPush(name, worker->incarnation, request));
+  ASSIGN_OR_RETURN(ticket.result, entry->job->CheckPush(name, worker->incarnation, request, options_.clock->Now()));
   if (ticket.result.has_value()) {
     if (ticket.result->outcome() != v1::PushResult::OUTCOME_COUNTED)
       metrics_->CountContribution(entry->row.name, ticket.result->reason());
@@ -48,7 +48,8 @@ absl::StatusOr<v1::PushResult> Coordinator::RejectPush(const dataplane::PeerIden
                                                        const std::string& message) {
   JobEntry* entry = FindJob(request.fence().job());
   if (entry == nullptr) return absl::NotFoundError("the job is gone");
-  v1::PushResult result = entry->job->RejectContribution(WorkerId(peer.name), request, reason, message);
+  v1::PushResult result =
+      entry->job->RejectContribution(WorkerId(peer.name), request, reason, message, options_.clock->Now());
   metrics_->CountContribution(entry->row.name, reason);
   Pump();
   return result;

@@ -138,14 +138,17 @@ absl::StatusOr<v1::RegisterResponse> Coordinator::Register(const dataplane::Peer
   // The grace until its heartbeat stream opens begins now, however long storing took.
   const absl::Time now = options_.clock->Now();
   membership_.StreamBroken(name, worker.incarnation, now);
-  log::Info("worker registered", {{"worker", peer.name},
-                                  {"site", peer.site},
-                                  {"generation", membership_.Find(worker.site)->generation.value()},
-                                  {"incarnation", request.incarnation()},
-                                  {"restarted", registered.restarted},
-                                  {"returned", registered.returned},
-                                  {"emulated", request.has_emulation()},
-                                  {"device", request.device().name()}});
+  if (const int64_t times = lines_.Take(absl::StrCat("registered ", peer.name), now); times > 0) {
+    log::Info("worker registered", {{"worker", peer.name},
+                                    {"site", peer.site},
+                                    {"generation", membership_.Find(worker.site)->generation.value()},
+                                    {"incarnation", request.incarnation()},
+                                    {"restarted", registered.restarted},
+                                    {"returned", registered.returned},
+                                    {"emulated", request.has_emulation()},
+                                    {"device", shown.device().name()},
+                                    {"times", times}});
+  }
   for (auto& entry : jobs_) PresentTo(entry.get(), worker, now);
   v1::RegisterResponse response;
   *response.mutable_version() = dataplane::OurVersion();

@@ -214,8 +214,11 @@ absl::Status Job::OnModel(const WorkerId& worker, const dataplane::Layout& layou
     actions_.push_back(StoreJob{});
   } else if (layout_->hash() != layout.hash()) {
     Exclude(member, "its model has another layout than that of the other workers");
-    log::Warning("worker left out",
-                 {{"job", options_.spec.name()}, {"worker", worker.value()}, {"reason", member->excluded}});
+    if (const int64_t times = Lines(worker, "left out", now); times > 0) {
+      log::Warning(
+          "worker left out",
+          {{"job", options_.spec.name()}, {"worker", worker.value()}, {"reason", member->excluded}, {"times", times}});
+    }
     return absl::InvalidArgumentError(member->excluded);
   }
   Answered(member, now);
@@ -296,11 +299,14 @@ absl::Status Job::OnEvaluation(const WorkerId& worker, const v1::ReportEvaluatio
 absl::Status Job::OnFailure(const WorkerId& worker, const v1::ReportFailureRequest& request, absl::Time now) {
   Member* member = FindMember(worker);
   if (member == nullptr || !active()) return absl::OkStatus();
-  log::Warning("worker reports failure", {{"job", options_.spec.name()},
-                                          {"worker", worker.value()},
-                                          {"task", request.task()},
-                                          {"permanent", request.permanent()},
-                                          {"message", request.message()}});
+  if (const int64_t times = Lines(worker, "failure", now); times > 0) {
+    log::Warning("worker reports failure", {{"job", options_.spec.name()},
+                                            {"worker", worker.value()},
+                                            {"task", request.task()},
+                                            {"permanent", request.permanent()},
+                                            {"message", request.message()},
+                                            {"times", times}});
+  }
   const std::string trouble = absl::StrCat(request.task(), ": ", request.message());
   if (!request.permanent()) {
     member->trouble = trouble;
@@ -371,7 +377,7 @@ v1::PushResult Job::Refuse(v1::PushResult::Outcome outcome, const std::string& r
 }
 
 absl::StatusOr<std::optional<v1::PushResult>> Job::CheckPush(const WorkerId& worker, Incarnation registered,
-                                                             const v1::PushRequest& request) {
+                                                             const v1::PushRequest& request, absl::Time now) {
   const v1::Fence& fence = request.fence();
   const auto not_wanted = [&](const std::string& reason, const std::string& message) {
     return Refuse(v1::PushResult::OUTCOME_NOT_WANTED, reason, message);
@@ -413,27 +419,30 @@ absl::StatusOr<std::optional<v1::PushResult>> Job::CheckPush(const WorkerId& wor
     case RoundBook::State::kOutstanding: break;
   }
   if (request.layout_sha256() != layout_->hash())
-    return RejectContribution(worker, request, "wrong_layout", "its layout is another than the job's");
+    return RejectContribution(worker, request, "wrong_layout", "its layout is another than the job's", now);
   if (!shape_fits)
-    return RejectContribution(worker, request, "wrong_shape", "part, elements or size do not fit the layout");
+    return RejectContribution(worker, request, "wrong_shape", "part, elements or size do not fit the layout", now);
   if (absl::Status weight = book_->CheckWanted(worker, request.samples()); !weight.ok()) {
-    return RejectContribution(worker, request, "wrong_weight", std::string(weight.message()));
+    return RejectContribution(worker, request, "wrong_weight", std::string(weight.message()), now);
   }
   return std::nullopt;
 }
 
 v1::PushResult Job::RejectContribution(const WorkerId& worker, const v1::PushRequest& request,
-                                       const std::string& reason, const std::string& message) {
+                                       const std::string& reason, const std::string& message, absl::Time now) {
   if (book_ != nullptr && request.fence().round() == round_.value() && request.attempt() == attempt_) {
     book_->MarkRejected(worker, reason, request.sha256());
   }
-  log::Warning("contribution rejected", {{"job", options_.spec.name()},
-                                         {"worker", worker.value()},
-                                         {"round", request.fence().round()},
-                                         {"generation", request.fence().site_generation()},
-                                         {"attempt", request.attempt()},
-                                         {"reason", reason},
-                                         {"message", message}});
+  if (const int64_t times = Lines(worker, "rejected", now); times > 0) {
+    log::Warning("contribution rejected", {{"job", options_.spec.name()},
+                                           {"worker", worker.value()},
+                                           {"round", request.fence().round()},
+                                           {"generation", request.fence().site_generation()},
+                                           {"attempt", request.attempt()},
+                                           {"reason", reason},
+                                           {"message", message},
+                                           {"times", times}});
+  }
   return Refuse(v1::PushResult::OUTCOME_REJECTED, reason, message);
 }
 

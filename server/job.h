@@ -13,6 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "dataplane/layout.h"
@@ -23,6 +24,7 @@
 #include "proto/operator.pb.h"
 #include "proto/plan.pb.h"
 #include "scheduler/shard_assignment.h"
+#include "server/log_budget.h"
 #include "server/planner.h"
 #include "server/round.h"
 
@@ -126,10 +128,10 @@ class Job {
   // answer. Invalid ones are marked rejected here. Errors: Unavailable (the same contribution is just being added: ask
   // again).
   absl::StatusOr<std::optional<v1::PushResult>> CheckPush(const WorkerId& worker, Incarnation registered,
-                                                          const v1::PushRequest& request);
+                                                          const v1::PushRequest& request, absl::Time now);
   // Its values did not pass; answers with what the sender is told.
   v1::PushResult RejectContribution(const WorkerId& worker, const v1::PushRequest& request, const std::string& reason,
-                                    const std::string& message);
+                                    const std::string& message, absl::Time now);
   // Verified and about to be journaled. False: its round has passed.
   bool BeginAdding(const WorkerId& worker, const v1::PushRequest& request);
   void CancelAdding(const WorkerId& worker);  // It could not be journaled.
@@ -253,6 +255,10 @@ class Job {
   std::set<WorkerId> Usable() const;  // Serves, prepared, profiled.
   Member* FindMember(const WorkerId& worker);
   const Member* FindMember(const WorkerId& worker) const;
+  // How many events of a worker a line of the log stands for now; 0: it is not written.
+  int64_t Lines(const WorkerId& worker, absl::string_view event, absl::Time now) {
+    return lines_.Take(absl::StrCat(worker.value(), " ", event), now);
+  }
   v1::PushResult Refuse(v1::PushResult::Outcome outcome, const std::string& reason, const std::string& message);
 
   const Options options_;
@@ -293,6 +299,7 @@ class Job {
   std::set<WorkerId> unplannable_;  // with whom no plan could be made; not tried again
   v1::RoundRecord pending_record_;  // of the round being committed
   std::vector<Action> actions_;
+  LogBudget lines_;
 };
 
 }  // namespace causeway::server

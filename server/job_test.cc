@@ -5,12 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <functional>
+#include <sstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "dataplane/digest.h"
 #include "tests/fakes/status_matchers.h"
+#include "tests/fakes/temp_dir.h"
 
 namespace causeway::server {
 namespace {
@@ -150,7 +155,7 @@ class Fleet {
     return request;
   }
   absl::StatusOr<std::optional<v1::PushResult>> Check(const v1::PushRequest& request, const std::string& name) {
-    auto result = job_->CheckPush(WorkerId(name), Incarnation(workers_.at(name).incarnation), request);
+    auto result = job_->CheckPush(WorkerId(name), Incarnation(workers_.at(name).incarnation), request, now_);
     Settle();
     return result;
   }
@@ -162,7 +167,7 @@ class Fleet {
   bool Contribute(const std::string& name, std::optional<int64_t> samples = std::nullopt) {
     v1::PushRequest request = Push(name);
     if (samples.has_value()) request.set_samples(*samples);
-    auto answer = job_->CheckPush(WorkerId(name), Incarnation(workers_.at(name).incarnation), request);
+    auto answer = job_->CheckPush(WorkerId(name), Incarnation(workers_.at(name).incarnation), request, now_);
     EXPECT_OK(answer);
     if (!answer.ok() || answer->has_value()) return false;
     return Add(name, request);
@@ -181,7 +186,7 @@ class Fleet {
   }
   void RejectNext(const std::string& name, const std::string& reason = "not_finite") {
     const v1::PushRequest request = Push(name);
-    job_->RejectContribution(WorkerId(name), request, reason, "bad");
+    job_->RejectContribution(WorkerId(name), request, reason, "bad", now_);
     workers_.at(name).pushed[{request.fence().round(), request.attempt()}] = true;
     Settle();
   }
@@ -543,6 +548,32 @@ TEST(JobTest, NoWorkerCanDoIt) {
   fleet.Settle();
   EXPECT_EQ(fleet.job().state(), v1::JOB_STATE_FAILED);
   EXPECT_THAT(fleet.job().reason(), AllOf(HasSubstr("w0"), HasSubstr("no such model")));
+}
+
+TEST(JobTest, WhatAMemberReportsDoesNotFillTheLog) {
+  TempDir dir;
+  ASSERT_OK(log::Configure({.file = dir.Join("log")}));
+  const auto lines = [&] {
+    std::vector<std::string> found;
+    std::stringstream text;
+    text << std::ifstream(dir.Join("log")).rdbuf();
+    for (std::string line; std::getline(text, line);) {
+      if (absl::StrContains(line, "worker_reports_failure")) found.push_back(line);
+    }
+    return found;
+  };
+  Fleet fleet = WithWorkers(2);
+  v1::ReportFailureRequest failure;
+  failure.set_task("train");
+  for (int i = 0; i < 100; ++i) EXPECT_OK(fleet.job().OnFailure(WorkerId("w0"), failure, fleet.now()));
+  EXPECT_THAT(lines(), SizeIs(20));
+  EXPECT_OK(fleet.job().OnFailure(WorkerId("w1"), failure, fleet.now()));
+  EXPECT_THAT(lines(), SizeIs(21));
+  for (int i = 0; i < 100; ++i)
+    EXPECT_OK(fleet.job().OnFailure(WorkerId("w0"), failure, fleet.now() + absl::Minutes(1)));
+  EXPECT_THAT(lines(), SizeIs(22));
+  EXPECT_THAT(lines().back(), HasSubstr("worker=w0 task=train permanent=false message=\"\" times=81"));
+  EXPECT_OK(log::Configure({}));
 }
 
 TEST(JobTest, FewerSamplesThanWorkers) {

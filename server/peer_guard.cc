@@ -141,16 +141,9 @@ void PeerGuard::CallFailed(const dataplane::PeerIdentity& peer, absl::string_vie
 
 void PeerGuard::Log(const dataplane::PeerIdentity& peer, absl::string_view event, const std::string& reason,
                     absl::string_view method, const absl::Status& why) {
-  int64_t times = 0;
-  {
-    MutexLock lock(&mu_);
-    Line& line = peers_[{peer.role, peer.name}].lines[absl::StrCat(event, " ", reason)];
-    ++line.since;
-    const absl::Time now = options_.clock->Now();
-    if (now < line.logged + options_.log_period) return;
-    line.logged = now;
-    times = std::exchange(line.since, 0);
-  }
+  const int64_t times = lines_.Take(absl::StrCat(static_cast<int>(peer.role), " ", peer.name, " ", event, " ", reason),
+                                    options_.clock->Now());
+  if (times == 0) return;
   log::Warning(event, {{"peer", peer.name.empty() ? "none" : peer.name},
                        {"reason", reason},
                        {"times", times},

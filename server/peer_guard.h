@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "dataplane/link.h"
+#include "server/log_budget.h"
 #include "server/metrics.h"
 
 namespace causeway::server {
@@ -46,7 +47,8 @@ class PeerGuard {
     Clock* clock = nullptr;
     Metrics* metrics = nullptr;
   };
-  explicit PeerGuard(const Options& options) : options_(options) {}
+  explicit PeerGuard(const Options& options)
+      : options_(options), lines_({.at_once = 1, .period = options.log_period}) {}
 
   // Errors: Unavailable (too many; an honest worker tries again).
   absl::Status AdmitCall(const dataplane::PeerIdentity& peer, absl::string_view method) ABSL_LOCKS_EXCLUDED(mu_);
@@ -67,17 +69,12 @@ class PeerGuard {
     double tokens = -1;  // -1: full.
     absl::Time filled;   // Steady.
   };
-  struct Line {
-    absl::Time logged = absl::InfinitePast();  // Steady.
-    int64_t since = 0;                         // Kept back.
-  };
   struct Peer {
     Bucket calls;
     Bucket connections;
     int64_t refusals = 0;                              // Since the next.
     absl::Time refusals_since = absl::InfinitePast();  // Steady, as is the next.
     absl::Time cut_off_until = absl::InfinitePast();
-    std::map<std::string, Line> lines;  // By event and reason.
   };
 
   bool TakeLocked(Bucket* bucket, double cost, double per_s, double burst) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -85,9 +82,10 @@ class PeerGuard {
   void Refused(const dataplane::PeerIdentity& peer, const std::string& reason, absl::string_view method,
                const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
   void Log(const dataplane::PeerIdentity& peer, absl::string_view event, const std::string& reason,
-           absl::string_view method, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+           absl::string_view method, const absl::Status& why);
 
   const Options options_;
+  LogBudget lines_;  // By peer, event and reason.
   Mutex mu_;
   std::map<std::pair<dataplane::PeerIdentity::Role, std::string>, Peer> peers_ ABSL_GUARDED_BY(mu_);
 };
