@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "backup/checkpoint.h"
 #include "backup/copy.h"
 #include "backup/journal_snapshot.h"
 #include "backup/manifest.h"
@@ -25,41 +26,57 @@ namespace {
 constexpr int kMaxTries = 10;
 constexpr int64_t kMaxPemBytes = 1 << 20;
 
+absl::Status JournalLost(const std::string& dir, const std::string& job) {
+  return absl::DataLossError(absl::StrCat("the journal is empty, but ", dir, "/jobs holds ", job,
+                                          ": there is nothing to back up until the journal is put back"));
+}
+
+absl::StatusOr<std::vector<std::string>> JobFolders(const BackupOptions& options) {
+  const std::string jobs = JoinPath(options.dir, "jobs");
+  if (!options.files->Exists(jobs)) return std::vector<std::string>();
+  return options.files->List(jobs);
+}
+
 // One backup on its way, in the folder `aside_`.
 class Backup {
  public:
   Backup(const BackupOptions& options, std::string aside) : options_(options), aside_(std::move(aside)) {}
 
-  // Sets *gone to the file that the journal needs and that is not there (any more). Errors: those of CreateBackup.
-  absl::Status Try(std::string* gone) {
+  // Sets *lacks to what the journal needs and is not there (any more), or is not what the journal has. Errors: those of CreateBackup.
+  absl::Status Try(std::string* lacks) {
     ++result_.tries;
-    gone->clear();
+    lacks->clear();
     const std::string journal = JoinPath(aside_, kJournalName);
     if (options_.files->Exists(journal)) RETURN_IF_ERROR(options_.files->Remove(journal));
+    // Listed before: what is journaled meanwhile gets its folder later.
+    ASSIGN_OR_RETURN(const std::vector<std::string> folders, JobFolders(options_));
     RETURN_IF_ERROR(SnapshotJournal(JoinPath(options_.dir, kJournalName), journal));
-    ASSIGN_OR_RETURN(JournalFiles named, ReadJournalFiles(journal));
+    ASSIGN_OR_RETURN(const JournalFiles named, ReadJournalFiles(journal));
+    if (named.jobs == 0 && !folders.empty()) return JournalLost(options_.dir, folders[0]);
     result_.incarnation = named.incarnation;
     ASSIGN_OR_RETURN(wanted_[kJournalName], DigestOf(options_.files, journal));
 
     std::map<std::string, Digest> before = std::exchange(wanted_, {{kJournalName, wanted_[kJournalName]}});
     copied_.merge(before);
-    // The contributions of an open round are the first to go.
-    std::reverse(named.needed.begin(), named.needed.end());
-    for (const std::string& path : named.needed) {
+    result_.left_out = 0;
+    result_.left_out_models.clear();
+    // They are the first to go.
+    for (const std::string& path : named.contributions) {
       absl::Status copied = Copy(path, JoinPath(options_.dir, path));
       if (absl::IsNotFound(copied)) {
-        *gone = path;
+        *lacks = absl::StrCat("the journal names ", JoinPath(options_.dir, path), ", which is not there");
         return absl::OkStatus();
       }
       RETURN_IF_ERROR(copied);
     }
-    for (const std::string& path : named.kept) {
-      if (absl::Status copied = Copy(path, JoinPath(options_.dir, path)); !absl::IsNotFound(copied)) {
-        RETURN_IF_ERROR(copied);
+    for (const bool needed : {true, false}) {
+      for (const ModelFile& model : named.models) {
+        if (model.needed != needed) continue;
+        RETURN_IF_ERROR(CopyModel(model, named.layouts.at(model.job), lacks));
+        if (!lacks->empty()) return absl::OkStatus();
       }
     }
     RETURN_IF_ERROR(CopyConfig());
-    result_.left_out = 0;
     for (const std::string& manifest : named.dataset_manifests) RETURN_IF_ERROR(CopyDataset(manifest));
     return absl::OkStatus();
   }
@@ -92,6 +109,40 @@ class Backup {
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(wanted_[path], CopyFile(options_.files, from, JoinPath(aside_, path), ModeOf(path)));
+    return absl::OkStatus();
+  }
+
+  // Sets *lacks as Try does. A version that no job needs and that is damaged is left out.
+  absl::Status CopyModel(const ModelFile& model, const dataplane::Layout& layout, std::string* lacks) {
+    const std::string from = JoinPath(options_.dir, model.path);
+    std::string& whole = whole_[model.path];
+    // A coordinator that had to go back made this version again.
+    if (!whole.empty() && whole != model.sha256) copied_.erase(model.path);
+    absl::Status copied = Copy(model.path, from);
+    if (absl::IsNotFound(copied)) {
+      if (model.needed) *lacks = absl::StrCat("the journal names ", from, ", which is not there");
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(copied);
+    if (whole == model.sha256) return absl::OkStatus();
+    const std::string copy = JoinPath(aside_, model.path);
+    absl::StatusOr<std::string> found = PackedSha256(options_.files, copy, layout);
+    if (found.ok() && *found == model.sha256) {
+      whole = *found;
+      return absl::OkStatus();
+    }
+    if (!found.ok() && !absl::IsDataLoss(found.status())) return found.status();
+    wanted_.erase(model.path);
+    copied_.erase(model.path);
+    RETURN_IF_ERROR(options_.files->Remove(copy));
+    if (model.needed) {
+      *lacks = absl::StrCat(from, " is damaged: ",
+                            found.ok() ? absl::StrCat("the tensors have the digest ", dataplane::ToHex(*found),
+                                                      ", the journal has ", dataplane::ToHex(model.sha256))
+                                       : std::string(found.status().message()));
+    } else {
+      result_.left_out_models.push_back(model.path);
+    }
     return absl::OkStatus();
   }
 
@@ -150,8 +201,9 @@ class Backup {
 
   const BackupOptions& options_;
   const std::string aside_;
-  std::map<std::string, Digest> copied_;  // By earlier tries. Checkpoints, contributions and chunks never change.
-  std::map<std::string, Digest> wanted_;  // Of the try at hand.
+  std::map<std::string, Digest> copied_;      // By earlier tries. Checkpoints, contributions and chunks never change.
+  std::map<std::string, Digest> wanted_;      // Of the try at hand.
+  std::map<std::string, std::string> whole_;  // Models that were copied: the digest that was found to fit.
   BackupResult result_;
 };
 
@@ -162,7 +214,12 @@ absl::StatusOr<BackupResult> CreateBackup(const BackupOptions& options) {
   const std::string out(absl::StripSuffix(options.out, "/"));
   if (out.empty()) return absl::InvalidArgumentError("a backup needs a folder of its own");
   if (files->Exists(out)) return absl::AlreadyExistsError(absl::StrCat(out, " is there already: name a new folder"));
-  if (!files->Exists(JoinPath(options.dir, kJournalName))) {
+  const absl::StatusOr<int64_t> journal_bytes = files->FileSize(JoinPath(options.dir, kJournalName));
+  if (absl::IsNotFound(journal_bytes.status()) || journal_bytes.value_or(1) == 0) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> folders, JobFolders(options));
+    if (!folders.empty()) return JournalLost(options.dir, folders[0]);
+  }
+  if (absl::IsNotFound(journal_bytes.status())) {
     return absl::NotFoundError(
         absl::StrCat(options.dir, " is no coordinator's data directory: it has no ", kJournalName));
   }
@@ -171,27 +228,23 @@ absl::StatusOr<BackupResult> CreateBackup(const BackupOptions& options) {
   absl::Cleanup remove_aside = [&] { files->RemoveTree(aside).IgnoreError(); };
   RETURN_IF_ERROR(files->MakeDirs(aside, 0700));
   Backup backup(options, aside);
-  std::string gone_before, gone;
+  std::string lacked, lacks;
   absl::Status tried;
   for (int i = 0; i < kMaxTries; ++i) {
-    tried = backup.Try(&gone);
-    if (tried.ok() && gone.empty()) {
+    tried = backup.Try(&lacks);
+    if (tried.ok() && lacks.empty()) {
       ASSIGN_OR_RETURN(BackupResult result, backup.Finish());
       RETURN_IF_ERROR(files->Rename(aside, out));
       std::move(remove_aside).Cancel();
       return result;
     }
     if (!tried.ok() && !absl::IsUnavailable(tried)) return tried;
-    // A fresh snapshot that names it again: it has not been pruned, it is missing.
-    if (tried.ok() && gone == gone_before) {
-      return absl::DataLossError(
-          absl::StrCat("the journal names ", JoinPath(options.dir, gone), ", which is not there"));
-    }
-    gone_before = gone;
+    // A fresh snapshot that names it again: it has not been pruned, it is missing or damaged.
+    if (tried.ok() && lacks == lacked) return absl::DataLossError(lacks);
+    lacked = lacks;
   }
   if (!tried.ok()) return tried;
-  return absl::UnavailableError(
-      absl::StrCat("after ", kMaxTries, " tries a file was still gone before it was copied: ", gone));
+  return absl::UnavailableError(absl::StrCat("after ", kMaxTries, " tries still: ", lacks));
 }
 
 }  // namespace causeway::backup

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,13 +27,17 @@ struct BackupResult {
   int64_t incarnation = 0;
   int tries = 0;         // Journal snapshots taken, until all files of one were there.
   int64_t left_out = 0;  // Damaged or missing chunks of samples: the coordinator makes them again from their source.
+  // Damaged versions that no job needs; of the data directory.
+  std::vector<std::string> left_out_models;
   std::string manifest_sha256;  // Hexadecimal.
 };
 
 // Saves a data directory whose coordinator may be running and writing: a snapshot of the journal first, then the files that it names, which
 // never change once they are there; when one of those is gone (its round was committed, its version pruned), again from a fresh snapshot.
+// Each model is compared with the journal's digest; only of those that no job needs may one be damaged, or not be there (pruned).
 // The manifest, with the digests of all, is written last. OUT appears when everything is in it and durable, or not at all. Blocks.
-// Errors: AlreadyExists (OUT), NotFound (no data directory), DataLoss (damaged, or a file that the journal needs is missing and stays so),
+// Errors: AlreadyExists (OUT), NotFound (no data directory), DataLoss (damaged, the journal is lost, or a file that it needs is missing or
+// damaged and stays so),
 // Unavailable (the coordinator moves on faster than its files can be copied), and those of FileSystem.
 absl::StatusOr<BackupResult> CreateBackup(const BackupOptions& options);
 

@@ -12,7 +12,9 @@ namespace causeway::backup {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 class BackupTest : public DataDirectory {
@@ -52,6 +54,8 @@ TEST_F(BackupTest, HoldsWhatTheJournalNamesAndNothingElse) {
                                        "coordinator.yaml",
                                        "jobs/job/model-000001.safetensors",
                                        "jobs/job/model-000002.safetensors",
+                                       "jobs/over/model-000008.safetensors",
+                                       "jobs/over/model-000009.safetensors",
                                        "journal.db",
                                        "spool/job/f0_r2_a1_4_00_w1.whole",
                                        "tls/ca.key",
@@ -60,7 +64,7 @@ TEST_F(BackupTest, HoldsWhatTheJournalNamesAndNothingElse) {
                                        "tls/coordinator.pem"};
   std::sort(expected.begin(), expected.end());
   EXPECT_EQ(names, expected);
-  EXPECT_EQ(result->files, 11);
+  EXPECT_EQ(result->files, 13);
   EXPECT_EQ(result->left_out, 1);  // The lost samples.
   EXPECT_EQ(result->incarnation, 4);
   EXPECT_EQ(result->tries, 1);
@@ -86,7 +90,7 @@ TEST_F(BackupTest, AFileThatGoesMeanwhileIsSoughtInAFreshSnapshot) {
   ASSERT_OK(result);
   EXPECT_EQ(result->tries, 2);
   const std::map<std::string, std::string> files = Files();
-  EXPECT_EQ(files.at("jobs/job/model-000003.safetensors"), "model 3 of job");
+  EXPECT_EQ(files.at("jobs/job/model-000003.safetensors"), Read(Path("jobs/job/model-000003.safetensors")));
   EXPECT_TRUE(files.contains("spool/job/f0_r3_a2_4_00_w1.whole"));
   EXPECT_FALSE(files.contains("spool/job/f0_r2_a1_4_00_w1.whole"));
   EXPECT_EQ(Number(dir_.Join("backup/journal.db"), "SELECT max(version) FROM commits WHERE job = 'job'"), 3);
@@ -126,12 +130,87 @@ TEST_F(BackupTest, ACoordinatorThatMovesOnTooFast) {
   EXPECT_FALSE(files_->Exists(dir_.Join("backup.partial")));
 }
 
-TEST_F(BackupTest, AFileThatIsMissingForGood) {
-  ASSERT_OK(files_->Remove(Path("jobs/job/model-000002.safetensors")));
-  EXPECT_THAT(
-      CreateBackup(Options()),
-      StatusIs(absl::StatusCode::kDataLoss, HasSubstr("old/jobs/job/model-000002.safetensors, which is not there")));
+TEST_F(BackupTest, AModelThatIsMissingForGood) {
+  for (const char* name : {"jobs/job/model-000002.safetensors", "jobs/over/model-000008.safetensors"}) {
+    const std::string content = Read(Path(name));
+    ASSERT_OK(files_->Remove(Path(name)));
+    EXPECT_THAT(CreateBackup(Options()),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(absl::StrCat("old/", name, ", which is not there"))));
+    EXPECT_FALSE(files_->Exists(dir_.Join("backup")));
+    Write(name, content);
+  }
+  // Others are pruned in order.
+  ASSERT_OK(files_->Remove(Path("jobs/job/model-000001.safetensors")));
+  ASSERT_OK(files_->Remove(Path("jobs/over/model-000009.safetensors")));
+  const absl::StatusOr<BackupResult> result = CreateBackup(Options());
+  ASSERT_OK(result);
+  EXPECT_THAT(result->left_out_models, IsEmpty());
+}
+
+TEST_F(BackupTest, AModelThatIsDamaged) {
+  const auto damage = [&](const std::string& name) {
+    std::string content = Read(Path(name));
+    content.back() ^= 1;  // Still such a file, with another tensor.
+    Write(name, content);
+  };
+  for (const char* name : {"jobs/job/model-000002.safetensors", "jobs/over/model-000008.safetensors"}) {
+    const std::string content = Read(Path(name));
+    damage(name);
+    EXPECT_THAT(CreateBackup(Options()),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(absl::StrCat("old/", name, " is damaged"))));
+    Write(name, content.substr(0, content.size() - 1));
+    EXPECT_THAT(CreateBackup(Options()),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(absl::StrCat("old/", name, " is damaged"))));
+    EXPECT_FALSE(files_->Exists(dir_.Join("backup")));
+    Write(name, content);
+  }
+  damage("jobs/job/model-000001.safetensors");
+  Write("jobs/over/model-000009.safetensors", "");
+  const absl::StatusOr<BackupResult> result = CreateBackup(Options());
+  ASSERT_OK(result);
+  EXPECT_THAT(result->left_out_models,
+              ElementsAre("jobs/job/model-000001.safetensors", "jobs/over/model-000009.safetensors"));
+  const std::map<std::string, std::string> files = Files();
+  EXPECT_FALSE(files.contains("jobs/job/model-000001.safetensors"));
+  EXPECT_FALSE(files.contains("jobs/over/model-000009.safetensors"));
+}
+
+TEST_F(BackupTest, AVersionThatWasMadeAgainMeanwhile) {
+  bool restarted = false;
+  hooked_.before = [&](const std::string& path) {
+    // Both models of the job are copied already.
+    if (path == Path("coordinator.yaml") && !restarted) {
+      restarted = true;
+      const std::vector<uint8_t> other = TestModel("another version 2");
+      WriteModel(Path("jobs/job/model-000002.safetensors"), other);
+      Sql(absl::StrCat("UPDATE commits SET sha256 = x'", dataplane::ToHex(dataplane::Sha256Of(other)),
+                       "' WHERE job = 'job' AND version = 2"));
+      return absl::UnavailableError("try again");
+    }
+    return absl::OkStatus();
+  };
+  ASSERT_OK(CreateBackup(Options()));
+  EXPECT_EQ(Files().at("jobs/job/model-000002.safetensors"), Read(Path("jobs/job/model-000002.safetensors")));
+}
+
+TEST_F(BackupTest, AJournalThatIsLost) {
+  const auto lost = StatusIs(absl::StatusCode::kDataLoss,
+                             AllOf(HasSubstr("the journal is empty, but "), HasSubstr("old/jobs holds job")));
+  Sql("PRAGMA journal_mode = DELETE");
+  Sql("DELETE FROM contributions; DELETE FROM commits; DELETE FROM jobs");
+  EXPECT_THAT(CreateBackup(Options()), lost);
+  Write("journal.db", "");
+  EXPECT_THAT(CreateBackup(Options()), lost);
+  ASSERT_OK(files_->Remove(Path("journal.db")));
+  EXPECT_THAT(CreateBackup(Options()), lost);
+  EXPECT_FALSE(files_->Exists(Path("journal.db")));
   EXPECT_FALSE(files_->Exists(dir_.Join("backup")));
+}
+
+TEST_F(BackupTest, ACoordinatorWithoutJobs) {
+  Sql("DELETE FROM contributions; DELETE FROM commits; DELETE FROM jobs");
+  ASSERT_OK(files_->RemoveTree(Path("jobs")));
+  EXPECT_OK(CreateBackup(Options()));
 }
 
 TEST_F(BackupTest, ADamagedChunkIsLeftOut) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -15,9 +16,12 @@
 #include "backup/backup.h"
 #include "base/file.h"
 #include "dataplane/digest.h"
+#include "dataplane/layout.h"
 #include "dataplane/pki.h"
+#include "dataplane/safetensors.h"
 #include "jobspec/config.h"
 #include "proto/job.pb.h"
+#include "proto/journal.pb.h"
 #include "proto/membership.pb.h"
 #include "tests/fakes/status_matchers.h"
 #include "tests/fakes/temp_dir.h"
@@ -64,8 +68,27 @@ class HookedFiles : public FileSystem {
   FileSystem* const real_ = RealFileSystem();
 };
 
+// A model of two tensors, which lie the other way round in a file.
+inline dataplane::Layout TestLayout() {
+  return *dataplane::Layout::Create({{"w", dataplane::DataType::kFloat32, {6}, dataplane::TensorKind::kParameter, 1},
+                                     {"n", dataplane::DataType::kInt64, {}, dataplane::TensorKind::kIntegerBuffer, 1}});
+}
+inline std::vector<uint8_t> TestModel(const std::string& name) {
+  std::vector<uint8_t> packed(TestLayout().total_bytes());
+  std::copy_n(name.begin(), std::min(name.size(), packed.size()), packed.begin());
+  return packed;
+}
+inline void WriteModel(const std::string& path, const std::vector<uint8_t>& packed,
+                       const dataplane::Layout& layout = TestLayout()) {
+  ASSERT_OK(RealFileSystem()->MakeDirs(path.substr(0, path.rfind('/'))));
+  absl::StatusOr<std::unique_ptr<WritableFile>> file = RealFileSystem()->Create(path);
+  ASSERT_OK(file);
+  ASSERT_OK(dataplane::WriteSafetensors(layout, packed, {}, file->get()));
+  ASSERT_OK((*file)->Close());
+}
+
 // A data directory as a coordinator leaves it: one job in its round 2, with versions 0 (pruned) to 2 and one contribution, and one that has
-// ended. The journal has the tables and columns that docs/journal_format.md promises; tests/e2e uses a real one.
+// ended with version 8 (7 was pruned, 9 came too late). The journal has the tables and columns that docs/journal_format.md promises; tests/e2e uses a real one.
 class DataDirectory : public ::testing::Test {
  protected:
   DataDirectory() {
@@ -77,9 +100,9 @@ class DataDirectory : public ::testing::Test {
         "INSERT INTO meta VALUES ('schema_version', 1), ('incarnation', 4);"
         "CREATE TABLE sites (name TEXT PRIMARY KEY, generation INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
         "INSERT INTO sites VALUES ('lab', 7);"
-        "CREATE TABLE jobs (name TEXT, state INTEGER, train_data BLOB, test_data BLOB);"
+        "CREATE TABLE jobs (name TEXT, state INTEGER, train_data BLOB, test_data BLOB, layout BLOB, runtime BLOB);"
         "CREATE TABLE contributions (job TEXT, path TEXT);"
-        "CREATE TABLE commits (job TEXT, version INTEGER, path TEXT);");
+        "CREATE TABLE commits (job TEXT, version INTEGER, sha256 BLOB, path TEXT);");
     v1::DatasetInfo info;
     const std::string chunk = "samples";
     manifest_ = dataplane::Sha256Of(chunk) + dataplane::Sha256Of("lost samples");
@@ -87,12 +110,20 @@ class DataDirectory : public ::testing::Test {
     WriteChunk(chunk);
     WriteChunk(manifest_);
     const std::string hex = dataplane::ToHex(info.SerializeAsString());
-    Sql(absl::StrCat("INSERT INTO jobs VALUES ('job', ", v1::JOB_STATE_TRAINING, ", x'", hex, "', x''), ('over', ",
-                     v1::JOB_STATE_FINISHED, ", x'', x'')"));
+    v1::StoredRuntime training, ended;
+    training.set_final_version(-1);
+    ended.set_final_version(8);
+    const auto blob = [](const auto& message) {
+      return absl::StrCat("x'", dataplane::ToHex(message.SerializeAsString()), "'");
+    };
+    const std::string layout = blob(TestLayout().ToProto());
+    Sql(absl::StrCat("INSERT INTO jobs VALUES ('job', ", v1::JOB_STATE_TRAINING, ", x'", hex, "', x'', ", layout, ", ",
+                     blob(training), "), ('over', ", v1::JOB_STATE_FINISHED, ", x'', x'', ", layout, ", ", blob(ended),
+                     ")"));
     for (int version : {0, 1, 2}) Commit("job", version);
     EXPECT_OK(files_->Remove(Path("jobs/job/model-000000.safetensors")));
-    Commit("over", 9);
-    EXPECT_OK(files_->Remove(Path("jobs/over/model-000009.safetensors")));
+    for (int version : {7, 8, 9}) Commit("over", version);
+    EXPECT_OK(files_->Remove(Path("jobs/over/model-000007.safetensors")));
     Contribute("job", "f0_r2_a1_4_00_w1.whole");
     Write("jobs/job/model-000003.safetensors", "not journaled yet");
     Write("spool/job/f0_r2_a1_4_00_w2.partial", "half");
@@ -137,8 +168,10 @@ class DataDirectory : public ::testing::Test {
   }
   void Commit(const std::string& job, int version) {
     const std::string name = absl::StrCat("jobs/", job, "/model-00000", version, ".safetensors");
-    Write(name, absl::StrCat("model ", version, " of ", job));
-    Sql(absl::StrCat("INSERT INTO commits VALUES ('", job, "', ", version, ", '/elsewhere/", name, "')"));
+    const std::vector<uint8_t> model = TestModel(absl::StrCat("model ", version, " of ", job));
+    WriteModel(Path(name), model);
+    Sql(absl::StrCat("INSERT INTO commits VALUES ('", job, "', ", version, ", x'",
+                     dataplane::ToHex(dataplane::Sha256Of(model)), "', '/elsewhere/", name, "')"));
   }
   void Contribute(const std::string& job, const std::string& name) {
     Write(absl::StrCat("spool/", job, "/", name), "part " + name);

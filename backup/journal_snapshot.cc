@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "dataplane/digest.h"
 #include "proto/job.pb.h"
+#include "proto/journal.pb.h"
 #include "proto/membership.pb.h"
 
 namespace causeway::backup {
@@ -95,6 +96,41 @@ absl::StatusOr<std::string> FileOf(absl::string_view folder, const std::string& 
   return path;
 }
 
+struct StoredJob {
+  bool over = false;
+  int64_t final_version = -1;
+};
+
+// Of a row with the columns name, state, train_data, test_data, layout, runtime.
+absl::Status ReadJob(sqlite3_stmt* row, StoredJob* job, JournalFiles* files) {
+  const std::string name = Column(row, 0);
+  const int state = sqlite3_column_int(row, 1);
+  job->over = state == v1::JOB_STATE_FINISHED || state == v1::JOB_STATE_FAILED || state == v1::JOB_STATE_ABORTED;
+  for (int column : {2, 3}) {
+    v1::DatasetInfo info;
+    if (!info.ParseFromString(Column(row, column))) {
+      return absl::DataLossError(absl::StrCat("the dataset of job ", name, " is damaged"));
+    }
+    if (!job->over && info.manifest_sha256().size() == dataplane::kSha256Bytes) {
+      files->dataset_manifests.push_back(dataplane::ToHex(info.manifest_sha256()));
+    }
+  }
+  v1::Layout layout;
+  v1::StoredRuntime runtime;
+  if (!layout.ParseFromString(Column(row, 4)) || !runtime.ParseFromString(Column(row, 5))) {
+    return absl::DataLossError(absl::StrCat("the state of job ", name, " is damaged"));
+  }
+  if (layout.tensors_size() > 0) {
+    absl::StatusOr<dataplane::Layout> checked = dataplane::Layout::FromProto(layout);
+    if (!checked.ok()) {
+      return absl::DataLossError(absl::StrCat("the layout of job ", name, ": ", checked.status().message()));
+    }
+    files->layouts[name] = *std::move(checked);
+  }
+  job->final_version = runtime.final_version();
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status SnapshotJournal(const std::string& from, const std::string& to) {
@@ -117,40 +153,31 @@ absl::StatusOr<JournalFiles> ReadJournalFiles(const std::string& path) {
     files.incarnation = sqlite3_column_int64(row, 0);
     return absl::OkStatus();
   }));
-  std::map<std::string, bool> ended;
-  RETURN_IF_ERROR(ForEachRow(db.get(), "SELECT name, state, train_data, test_data FROM jobs ORDER BY name",
-                             [&](sqlite3_stmt* row) -> absl::Status {
-                               const int state = sqlite3_column_int(row, 1);
-                               const bool over = state == v1::JOB_STATE_FINISHED || state == v1::JOB_STATE_FAILED ||
-                                                 state == v1::JOB_STATE_ABORTED;
-                               ended[Column(row, 0)] = over;
-                               for (int column : {2, 3}) {
-                                 v1::DatasetInfo info;
-                                 if (!info.ParseFromString(Column(row, column))) {
-                                   return absl::DataLossError(
-                                       absl::StrCat("the dataset of job ", Column(row, 0), " is damaged"));
-                                 }
-                                 if (!over && info.manifest_sha256().size() == dataplane::kSha256Bytes) {
-                                   files.dataset_manifests.push_back(dataplane::ToHex(info.manifest_sha256()));
-                                 }
-                               }
-                               return absl::OkStatus();
-                             }));
+  std::map<std::string, StoredJob> jobs;
+  RETURN_IF_ERROR(ForEachRow(db.get(),
+                             "SELECT name, state, train_data, test_data, layout, runtime FROM jobs ORDER BY name",
+                             [&](sqlite3_stmt* row) { return ReadJob(row, &jobs[Column(row, 0)], &files); }));
+  files.jobs = static_cast<int64_t>(jobs.size());
   std::string job_before;
-  RETURN_IF_ERROR(ForEachRow(db.get(), "SELECT job, path FROM commits ORDER BY job, version DESC",
+  RETURN_IF_ERROR(ForEachRow(db.get(), "SELECT job, path, version, sha256 FROM commits ORDER BY job, version DESC",
                              [&](sqlite3_stmt* row) -> absl::Status {
-                               const std::string job = Column(row, 0);
-                               ASSIGN_OR_RETURN(std::string file, FileOf("jobs", job, Column(row, 1)));
-                               const bool newest = job != std::exchange(job_before, job);
-                               (newest && !ended[job] ? files.needed : files.kept).push_back(std::move(file));
+                               ModelFile model = {.job = Column(row, 0), .sha256 = Column(row, 3)};
+                               ASSIGN_OR_RETURN(model.path, FileOf("jobs", model.job, Column(row, 1)));
+                               if (!files.layouts.contains(model.job)) {
+                                 return absl::DataLossError(absl::StrCat("the journal has no layout for ", model.path));
+                               }
+                               const StoredJob& job = jobs[model.job];
+                               const bool newest = model.job != std::exchange(job_before, model.job);
+                               model.needed = job.over ? sqlite3_column_int64(row, 2) == job.final_version : newest;
+                               files.models.push_back(std::move(model));
                                return absl::OkStatus();
                              }));
   RETURN_IF_ERROR(ForEachRow(db.get(), "SELECT job, path FROM contributions ORDER BY job, path",
                              [&](sqlite3_stmt* row) -> absl::Status {
                                const std::string job = Column(row, 0);
-                               if (ended[job]) return absl::OkStatus();
+                               if (jobs[job].over) return absl::OkStatus();
                                ASSIGN_OR_RETURN(std::string file, FileOf("spool", job, Column(row, 1)));
-                               files.needed.push_back(std::move(file));
+                               files.contributions.push_back(std::move(file));
                                return absl::OkStatus();
                              }));
   return files;

@@ -2,11 +2,13 @@
 #define CAUSEWAY_BACKUP_JOURNAL_SNAPSHOT_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "dataplane/layout.h"
 
 namespace causeway::backup {
 
@@ -18,12 +20,23 @@ namespace causeway::backup {
 // no writer and holds none up.
 absl::Status SnapshotJournal(const std::string& from, const std::string& to);
 
+// A version of a job's model.
+struct ModelFile {
+  std::string path;    // Relative to the data directory.
+  std::string job;     // Its layout is in JournalFiles.
+  std::string sha256;  // Of the packed model, 32 raw bytes.
+  // The newest of a job that has not ended, the final one of a job that has. The journal knows of all versions there ever were, pruned ones
+  // included: that another one is not there is no loss.
+  bool needed = false;
+};
+
 struct JournalFiles {
   int64_t incarnation = 0;
-  // Relative to the data directory. `needed`: without them a job that has not ended cannot go on (newest model, contributions of the open
-  // round). `kept`: other versions of models; the journal knows of all there ever were, pruned ones included.
-  std::vector<std::string> needed;
-  std::vector<std::string> kept;
+  int64_t jobs = 0;
+  std::map<std::string, dataplane::Layout> layouts;  // Of jobs with models.
+  std::vector<ModelFile> models;                     // Job by job, the newest first.
+  // Of the open rounds of jobs that have not ended; relative to the data directory.
+  std::vector<std::string> contributions;
   // Names (hexadecimal SHA-256) of the manifests of the datasets of jobs that have not ended.
   std::vector<std::string> dataset_manifests;
 };

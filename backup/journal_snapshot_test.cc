@@ -16,7 +16,7 @@ using ::testing::SizeIs;
 class JournalSnapshotTest : public DataDirectory {};
 
 TEST_F(JournalSnapshotTest, IsOneStateWhateverIsWrittenMeanwhile) {
-  Sql("BEGIN IMMEDIATE; INSERT INTO commits VALUES ('job', 8, 'x')");  // Of another connection, not committed.
+  Sql("BEGIN IMMEDIATE; INSERT INTO commits VALUES ('job', 8, x'', 'x')");  // Of another connection, not committed.
   ASSERT_OK(SnapshotJournal(Path("journal.db"), dir_.Join("copy.db")));
   Sql("COMMIT");
   EXPECT_EQ(Number(dir_.Join("copy.db"), "SELECT max(version) FROM commits WHERE job = 'job'"), 2);
@@ -28,9 +28,15 @@ TEST_F(JournalSnapshotTest, NamesTheFiles) {
   const absl::StatusOr<JournalFiles> named = ReadJournalFiles(Path("journal.db"));
   ASSERT_OK(named);
   EXPECT_EQ(named->incarnation, 4);
-  EXPECT_THAT(named->needed, ElementsAre("jobs/job/model-000002.safetensors", "spool/job/f0_r2_a1_4_00_w1.whole"));
-  EXPECT_THAT(named->kept, ElementsAre("jobs/job/model-000001.safetensors", "jobs/job/model-000000.safetensors",
-                                       "jobs/over/model-000009.safetensors"));
+  EXPECT_EQ(named->jobs, 2);
+  std::vector<std::string> needed, others;
+  for (const ModelFile& model : named->models) (model.needed ? needed : others).push_back(model.path);
+  EXPECT_THAT(needed, ElementsAre("jobs/job/model-000002.safetensors", "jobs/over/model-000008.safetensors"));
+  EXPECT_THAT(others, ElementsAre("jobs/job/model-000001.safetensors", "jobs/job/model-000000.safetensors",
+                                  "jobs/over/model-000009.safetensors", "jobs/over/model-000007.safetensors"));
+  EXPECT_EQ(named->models[0].sha256, dataplane::Sha256Of(TestModel("model 2 of job")));
+  EXPECT_EQ(named->layouts.at("over").hash(), TestLayout().hash());
+  EXPECT_THAT(named->contributions, ElementsAre("spool/job/f0_r2_a1_4_00_w1.whole"));
   EXPECT_THAT(named->dataset_manifests, ElementsAre(dataplane::ToHex(dataplane::Sha256Of(manifest_))));
 }
 

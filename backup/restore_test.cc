@@ -29,7 +29,7 @@ class RestoreTest : public DataDirectory {
 TEST_F(RestoreTest, EveryFileAsItWas) {
   const absl::StatusOr<RestoreResult> result = RestoreBackup(Into());
   ASSERT_OK(result);
-  EXPECT_EQ(result->files, 11);
+  EXPECT_EQ(result->files, 13);
   EXPECT_EQ(result->advertise, "old.example:7443");
   EXPECT_EQ(result->config_path, dir_.Join("new/coordinator.yaml"));
   EXPECT_EQ(result->data_root, dir_.Join("new/data"));
@@ -41,7 +41,7 @@ TEST_F(RestoreTest, EveryFileAsItWas) {
       EXPECT_EQ(Read(dir_.Join("new/" + file.path)), Read(Saved(file.path))) << file.path;
     }
   }
-  EXPECT_EQ(Number(dir_.Join("new/journal.db"), "SELECT count(*) FROM commits"), 4);
+  EXPECT_EQ(Number(dir_.Join("new/journal.db"), "SELECT count(*) FROM commits"), 6);
   EXPECT_EQ(Number(dir_.Join("new/journal.db"), "SELECT value FROM meta WHERE key = 'incarnation'"), 1004);
   EXPECT_FALSE(files_->Exists(dir_.Join("new.restoring")));
   EXPECT_EQ(std::filesystem::status(dir_.Join("new/tls/ca.key")).permissions(),
@@ -101,7 +101,9 @@ TEST_F(RestoreTest, AnEmptyFolderWillDoAndNoOther) {
 }
 
 TEST_F(RestoreTest, DamagedAndMissingFilesAreAllNamed) {
-  WriteAt(Saved("jobs/job/model-000002.safetensors"), "model 2 of joB");
+  std::string model = Read(Saved("jobs/job/model-000002.safetensors"));
+  model.back() ^= 1;
+  WriteAt(Saved("jobs/job/model-000002.safetensors"), model);
   WriteAt(Saved("tls/ca.pem"), "short");
   ASSERT_OK(files_->Remove(Saved("spool/job/f0_r2_a1_4_00_w1.whole")));
   EXPECT_THAT(RestoreBackup(Into()),

@@ -1,6 +1,7 @@
 #include "cli/backup_commands.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "backup/backup.h"
 #include "backup/restore.h"
 #include "base/status_macros.h"
@@ -24,6 +25,7 @@ absl::Status Backup(Session& session, const BackupArguments& arguments) {
                  {"incarnation", result.incarnation},
                  {"tries", result.tries},
                  {"left_out", result.left_out},
+                 {"left_out_models", result.left_out_models},
                  {"manifest_sha256", result.manifest_sha256}},
                 absl::StrCat("backup    ", arguments.out, ": ", result.files, " files, ", HumanBytes(result.bytes),
                              "\nmanifest  ", result.manifest_sha256, "\n"));
@@ -31,6 +33,10 @@ absl::Status Backup(Session& session, const BackupArguments& arguments) {
     session.Note(absl::StrCat(result.left_out,
                               " chunks of samples are missing or damaged and were left out; the coordinator makes them "
                               "again from data_root"));
+  }
+  if (!result.left_out_models.empty()) {
+    session.Note(
+        absl::StrCat("damaged models that no job needs were left out: ", absl::StrJoin(result.left_out_models, ", ")));
   }
   return absl::OkStatus();
 }

@@ -36,6 +36,12 @@ std::string StoreShards(const std::vector<scheduler::WorkerRanges>& shards) {
   return stored.SerializeAsString();
 }
 
+// A job is journaled before it has a folder, and neither is ever removed.
+absl::Status JournalLost(const std::string& dir, const std::string& job) {
+  return absl::DataLossError(absl::StrCat("the journal is empty, but ", dir, "/jobs holds ", job,
+                                          ": put the journal back, or start with an empty folder"));
+}
+
 }  // namespace
 
 Coordinator::Coordinator(Options options)
@@ -49,14 +55,17 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Create(Options options
   std::unique_ptr<Coordinator> coordinator(new Coordinator(std::move(options)));
   const Options& o = coordinator->options_;
   RETURN_IF_ERROR(o.fs->MakeDirs(JoinPath(o.dir, "jobs")));
-  ASSIGN_OR_RETURN(coordinator->journal_, Journal::Open(JoinPath(o.dir, "journal.db")), "journal");
+  ASSIGN_OR_RETURN(const std::vector<std::string> folders, o.fs->List(JoinPath(o.dir, "jobs")));
+  const std::string journal_path = JoinPath(o.dir, "journal.db");
+  // Before a new journal is made, which would hide that the old one is lost.
+  const absl::StatusOr<int64_t> journal_bytes = o.fs->FileSize(journal_path);
+  const bool none = absl::IsNotFound(journal_bytes.status()) || journal_bytes.value_or(1) == 0;
+  if (none && !folders.empty()) return JournalLost(o.dir, folders[0]);
+  ASSIGN_OR_RETURN(coordinator->journal_, Journal::Open(journal_path), "journal");
+  ASSIGN_OR_RETURN(const std::vector<JobRow> jobs, coordinator->journal_->LoadJobs());
+  if (!folders.empty() && jobs.empty()) return JournalLost(o.dir, folders[0]);
   ASSIGN_OR_RETURN(const int64_t incarnation, coordinator->journal_->NextIncarnation());
   coordinator->incarnation_ = Incarnation(incarnation);
-  ASSIGN_OR_RETURN(const std::vector<std::string> jobs, o.fs->List(JoinPath(o.dir, "jobs")));
-  if (incarnation == 1 && !jobs.empty()) {
-    return absl::DataLossError(absl::StrCat("the journal is empty, but ", o.dir, "/jobs holds ", jobs[0],
-                                            ": put the journal back, or start with an empty folder"));
-  }
   ASSIGN_OR_RETURN(coordinator->spool_,
                    Spool::Create({.fs = o.fs, .dir = JoinPath(o.dir, "spool"), .max_bytes = o.spool_limit_bytes}),
                    "spool");

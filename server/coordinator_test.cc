@@ -176,6 +176,29 @@ TEST_F(CoordinatorTest, AJobWithoutAWholeCheckpointFailsAndNamesIt) {
   EXPECT_THAT(Job().summary().reason(), HasSubstr("model-000001.safetensors"));
 }
 
+TEST_F(CoordinatorTest, AJournalThatIsLostIsNotMadeAnew) {
+  Fleet(2);
+  ASSERT_OK(Submit(Yaml("job", "end: {rounds: 3}\n")));
+  RunUntilTraining(1);
+  Kill();
+  const std::string journal = dir_.Join("state/journal.db");
+  const auto refused = [&] {
+    return testing::Matches(StatusIs(absl::StatusCode::kDataLoss, HasSubstr("state/jobs holds job")))(Open());
+  };
+  for (const char* file : {"journal.db", "journal.db-wal", "journal.db-shm"}) {
+    std::filesystem::remove(dir_.Join(absl::StrCat("state/", file)));
+  }
+  EXPECT_TRUE(refused());
+  EXPECT_FALSE(std::filesystem::exists(journal));
+  std::ofstream(journal).close();
+  EXPECT_TRUE(refused());
+  EXPECT_EQ(std::filesystem::file_size(journal), 0);
+  // One that an earlier program made on such a folder: at every start, not only the first.
+  ASSERT_OK((*Journal::Open(journal))->NextIncarnation());
+  EXPECT_TRUE(refused());
+  EXPECT_TRUE(refused());
+}
+
 TEST_F(CoordinatorTest, AWorkerThatDoesNotComeBackAfterARestartIsGivenALease) {
   Fleet(4);
   ASSERT_OK(Submit(Yaml("job")));

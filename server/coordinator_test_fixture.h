@@ -80,7 +80,8 @@ class CoordinatorTest : public ::testing::Test {
     std::ofstream(dir_.Join("data/" + name + "-labels"), std::ios::binary) << label_file;
   }
 
-  void Start() {
+  // On the folder as it is; not started.
+  absl::StatusOr<std::unique_ptr<Coordinator>> Open() {
     executor_ = std::make_unique<SerialExecutor>("coordinator", &clock_);
     io_ = std::make_unique<SerialExecutor>("io", &clock_);
     registry_ = MetricRegistry::Create();
@@ -95,7 +96,10 @@ class CoordinatorTest : public ::testing::Test {
                                  .io = io_.get(),
                                  .registry = registry_.get()};
     std::filesystem::create_directories(options.dir);
-    absl::StatusOr<std::unique_ptr<Coordinator>> coordinator = Coordinator::Create(std::move(options));
+    return Coordinator::Create(std::move(options));
+  }
+  void Start() {
+    absl::StatusOr<std::unique_ptr<Coordinator>> coordinator = Open();
     ASSERT_OK(coordinator);
     coordinator_ = *std::move(coordinator);
     bulk_ = std::make_unique<BulkService>(coordinator_.get(), executor_.get());
