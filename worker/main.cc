@@ -107,7 +107,8 @@ int Start(const Flags& flags, const std::string& path) {
   stop.SetBoth(true);
   watcher.join();
   if (result.status.ok()) return kDone;
-  return Fail(result.status, result.refused ? kRefused : kFailed);
+  if (result.refused) return Fail(result.status, kRefused);
+  return Fail(result.status, absl::IsInvalidArgument(result.status) ? kUsage : kFailed);
 }
 
 int JoinExitCode(const absl::Status& status) {
@@ -186,7 +187,7 @@ int main(int argc, char** argv) {
       "  causeway-worker --config ./causeway-worker/worker.yaml\n\n"
       "SIGTERM or SIGINT: delivers what it has done (drain_timeout), then ends; a second one ends it at once.\n\n"
       "Exit codes: 0 stopped in order, 1 failed, 2 usage or configuration, 3 timed out, 4 refused by the coordinator, "
-      "or because another worker runs in the folder");
+      "its certificate has expired, or another worker runs in the folder");
 
   CLI::App* join = app.add_subcommand(
       "join", "Join a coordinator: make a key here, have it certified, store the configuration, and run");

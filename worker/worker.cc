@@ -39,6 +39,7 @@ namespace {
 
 constexpr int64_t kMaxPemBytes = 64 << 10;
 
+// Errors: InvalidArgument (no worker's), Unauthenticated (expired), those of reading.
 absl::StatusOr<dataplane::PeerIdentity> ReadIdentity(FileSystem* fs, Clock* clock, const std::string& dir) {
   ASSIGN_OR_RETURN(const std::string pem, fs->ReadFile(CertificatePath(dir), kMaxPemBytes));
   ASSIGN_OR_RETURN(dataplane::PeerIdentity identity, dataplane::ParseCertificate(pem), CertificatePath(dir));
@@ -47,7 +48,7 @@ absl::StatusOr<dataplane::PeerIdentity> ReadIdentity(FileSystem* fs, Clock* cloc
         absl::StrCat(CertificatePath(dir), " is no worker's certificate: ", dataplane::IdentityUri(identity)));
   }
   if (identity.not_after < clock->WallNow()) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::UnauthenticatedError(absl::StrCat(
         CertificatePath(dir), " has expired at ", absl::FormatTime(identity.not_after, absl::UTCTimeZone()),
         "; remove the worker on the coordinator and let it join again in a new folder"));
   }
@@ -112,8 +113,16 @@ absl::Status Run(const jobspec::WorkerConfig& config, ModelFactory* factory, Sto
     *refused = absl::IsFailedPrecondition(lock.status());
     return Annotate(lock.status(), absl::StrCat("worker folder ", config.dir));
   }
+  if (!fs->Exists(CertificatePath(config.dir))) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no ", CertificatePath(config.dir),
+                                                   ": join first (`causeway-worker join`, with the line that ",
+                                                   "`causeway site add` prints)"));
+  }
   RETURN_IF_ERROR(dataplane::MergeIdentityFile(fs, CertificatePath(config.dir), KeyPath(config.dir)));
-  ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, ReadIdentity(fs, clock, config.dir));
+  const absl::StatusOr<dataplane::PeerIdentity> read = ReadIdentity(fs, clock, config.dir);
+  *refused = absl::IsUnauthenticated(read.status());
+  RETURN_IF_ERROR(read.status());
+  const dataplane::PeerIdentity& identity = *read;
   log::SetProcessFields({{"worker", identity.name}, {"site", identity.site}});
   Credentials credentials({CertificatePath(config.dir), CertificatePath(config.dir), CaPath(config.dir)});
   RETURN_IF_ERROR(credentials.Read());

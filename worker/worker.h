@@ -11,8 +11,8 @@
 namespace causeway::worker {
 
 struct WorkerEnd {
-  absl::Status status;
-  // By the coordinator, for good; or another worker runs in this folder. Trying again is useless.
+  absl::Status status;  // InvalidArgument, unless refused: the configuration, or a folder that has not joined.
+  // By the coordinator, for good; or its certificate has expired; or another worker runs in this folder. Trying again is useless.
   bool refused = false;
 };
 

@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
+import struct
 import time
 import unittest
 
-from fleet import BIN, DONE, REFUSED, Fleet, job_yaml, main, wait_until
+from fleet import BIN, DONE, REFUSED, USAGE, Fleet, job_yaml, main, wait_until
 
 
 def certificates(fleet):
@@ -73,6 +75,37 @@ class CertTest(unittest.TestCase):
             self.assertEqual(fleet.processes["w1"].wait(timeout=10), REFUSED)
             self.assertNotIn(("WORKER", "w1"), certificates(fleet))
             fleet.cli("cert", "renew", "w1", expect=REFUSED)
+
+    def test_a_worker_that_cannot_start(self):
+        """With an exit code that systemd does not answer with a restart."""
+        with Fleet(train=0) as fleet:
+            fleet.start_coordinator()
+            token, pin = fleet.add_site("lab")
+            self.assertEqual(fleet.spawn("w1", fleet.join_command("w1", token, pin, "--no-start")).wait(timeout=20), DONE)
+
+            def start(env=None):
+                fleet.start_worker("w1", wait=False, env=env)
+                return fleet.processes["w1"].wait(timeout=20), fleet.log("w1").splitlines()[-1]
+
+            clock = fleet.path("clock")
+            with open(clock, "wb") as f:
+                f.write(struct.pack("=q", 400 * 86400))
+            code, said = start({"LD_PRELOAD": os.path.join(BIN, "libclock_shim.so"), "CAUSEWAY_CLOCK_FILE": clock})
+            self.assertEqual(code, REFUSED, said)
+            self.assertIn("worker.pem has expired at", said)
+            certificate, aside = fleet.path("w1", "tls", "worker.pem"), fleet.path("aside.pem")
+            os.rename(certificate, aside)
+            code, said = start()
+            self.assertEqual(code, USAGE, said)
+            self.assertIn("worker.pem: join first", said)
+            os.rename(aside, certificate)
+            with open(fleet.path("w1", "worker.yaml")) as f:
+                text = f.read()
+            with open(fleet.path("w1", "worker.yaml"), "w") as f:
+                f.write(re.sub(r"(?m)^device:.*", "device: cuda", text))
+            code, said = start()
+            self.assertEqual(code, USAGE, said)
+            self.assertIn('not on "cuda"', said)
 
 
 if __name__ == "__main__":
