@@ -20,6 +20,12 @@ std::string DeviceText(const v1::DeviceInfo& device) {
   return absl::StrCat(device.kind(), device.threads() > 0 ? absl::StrCat(", ", device.threads(), " threads") : "");
 }
 
+// None of a worker that was removed, or not heard since the coordinator's start (then its device is not known either).
+std::string HeartbeatText(const v1::WorkerStatus& worker) {
+  if (worker.removed() || !worker.has_device()) return "-";
+  return absl::StrCat(HumanSeconds(static_cast<double>(worker.heartbeat_age_ms()) / 1000), " ago");
+}
+
 }  // namespace
 
 absl::Status SiteAdd(Session& session, const SiteAddOptions& options) {
@@ -97,8 +103,7 @@ absl::Status WorkerList(Session& session) {
   Table table({"WORKER", "SITE", "STATE", "DEVICE", "JOB", "PHASE", "HEARTBEAT", "CACHE", "DISK FREE", "EMULATED"});
   for (const v1::WorkerStatus& worker : response.workers()) {
     table.AddRow({worker.worker(), worker.site(), WorkerState(worker), DeviceText(worker.device()), worker.job(),
-                  PhaseName(worker.progress().phase()),
-                  absl::StrCat(HumanSeconds(static_cast<double>(worker.heartbeat_age_ms()) / 1000), " ago"),
+                  PhaseName(worker.progress().phase()), HeartbeatText(worker),
                   HumanBytes(static_cast<double>(worker.cache_bytes())),
                   HumanBytes(static_cast<double>(worker.disk_free_bytes())),
                   worker.has_emulation() ? absl::StrCat("yes: ", HumanEmulation(worker.emulation())) : "no"});
@@ -132,7 +137,7 @@ absl::Status WorkerShow(Session& session, const std::string& name) {
   add("http port", absl::StrCat(worker.http_port()));
   add("version", dataplane::VersionText(worker.version()));
   add("incarnation", absl::StrCat(worker.incarnation()));
-  add("heartbeat", absl::StrCat(HumanSeconds(static_cast<double>(worker.heartbeat_age_ms()) / 1000), " ago"));
+  add("heartbeat", HeartbeatText(worker));
   add("clock offset", absl::StrCat(HumanNumber(worker.clock_offset_s() * 1000, 1), " ms"));
   add("cache", HumanBytes(static_cast<double>(worker.cache_bytes())));
   add("disk free", HumanBytes(static_cast<double>(worker.disk_free_bytes())));

@@ -3,14 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_split.h"
 #include "cli/cli_test_fixture.h"
 
 namespace causeway::cli {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -108,7 +112,14 @@ TEST_F(FleetCommandsTest, WorkersAndTheirEmulation) {
   v1::WorkerStatus* b = coordinator_.answers.ListWorkers.add_workers();
   b->set_worker("b1");
   b->set_removed(true);
+  b->mutable_device()->set_kind("cpu");
+  b->set_heartbeat_age_ms(0);
+  v1::WorkerStatus* c = coordinator_.answers.ListWorkers.add_workers();
+  c->set_worker("c1");  // Not heard since the coordinator's start.
   EXPECT_EQ(Run({"worker", "list"}), 0);
+  EXPECT_THAT(out(), Not(HasSubstr("0.00s ago")));
+  EXPECT_THAT(std::vector<std::string>(absl::StrSplit(out(), '\n')),
+              Contains(ContainsRegex("^c1 +- +lost +- +- +- +- +")));
   EXPECT_THAT(out(), AllOf(HasSubstr("a1      a     live     cpu, 2 threads"), HasSubstr("0.30s ago"),
                            HasSubstr("yes: slowdown 4\n"), HasSubstr("removed")));
   EXPECT_EQ(Run({"worker", "list", "--output", "json"}), 0);
