@@ -43,6 +43,7 @@ struct Arguments {
   RestoreArguments restore;
   SiteAddOptions site_add;
   std::string lifetime;
+  std::string renew_dir;
   std::string name;  // Of the site, token, worker or job that the command is about.
   SubmitOptions submit;
   std::string reason;
@@ -171,9 +172,18 @@ void AddFleetCommands(CLI::App* app, Arguments* a) {
   CLI::App* cert = AddGroup(app, "cert", "Certificates: the authority's, the coordinator's, operators' and workers'");
   AddCommand(cert, a, "show", "Show whose certificates expire when", "causeway cert show --output json",
              [](Session& s) { return CertShow(s); });
-  AddCommand(cert, a, "renew", "Renew certificates now; workers and the coordinator else do it by themselves in time",
-             "causeway cert renew operator", [a](Session& s) { return CertRenew(s, a->name); })
-      ->add_option("WHO", a->name, "A worker, or `coordinator`, or `operator` (your own); without it all of them");
+  CLI::App* renew = AddCommand(cert, a, "renew",
+                               "Renew certificates now; workers and the coordinator else do it by themselves in time",
+                               "causeway cert renew operator", [a](Session& s) -> absl::Status {
+                                 if (a->renew_dir.empty()) return CertRenew(s, a->name);
+                                 if (a->name != "operator")
+                                   return absl::InvalidArgumentError("--dir goes with `cert renew operator` only");
+                                 return CertRenewOperatorFrom(s, a->renew_dir);
+                               });
+  renew->add_option("WHO", a->name, "A worker, or `coordinator`, or `operator` (your own); without it all of them");
+  renew->add_option("--dir", a->renew_dir,
+                    "With `operator`, on the coordinator's machine: its data directory, whose authority makes the "
+                    "certificate without asking a coordinator; when yours has expired");
 
   CLI::App* worker = AddGroup(app, "worker", "Workers: daemons on one device each");
   AddCommand(worker, a, "list", "List the workers", "causeway worker list --output json",
@@ -343,6 +353,7 @@ int RunCli(const std::vector<std::string>& arguments, const Environment& environ
   Session session(environment, options);
   if (status.ok()) status = parsed.action(session);
   if (!status.ok()) session.Note(absl::StrCat("causeway: ", session.Explain(status)));
+  session.WarnOfExpiry();
   return ExitCode(status);
 }
 

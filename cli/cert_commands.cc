@@ -5,6 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "cli/init.h"
 #include "cli/output.h"
 #include "dataplane/identity_file.h"
 #include "dataplane/pki.h"
@@ -12,6 +13,7 @@
 namespace causeway::cli {
 namespace {
 
+constexpr int64_t kMaxPemBytes = 1 << 20;
 constexpr char kCoordinator[] = "coordinator";
 constexpr char kOperator[] = "operator";
 
@@ -31,6 +33,14 @@ std::string LeftText(int64_t expires_ms, int64_t now_ms) {
   return seconds >= 2 * 86400 ? absl::StrCat(static_cast<int64_t>(seconds / 86400), " days") : HumanSeconds(seconds);
 }
 
+// From then on the key lies with the certificate.
+absl::Status StoreOperator(FileSystem* files, const Context& context, const std::string& certificate_pem,
+                           const std::string& key_pem) {
+  RETURN_IF_ERROR(dataplane::WriteIdentityFile(files, context.certificate_path(), certificate_pem, key_pem));
+  const absl::Status removed = files->Remove(context.key_path());
+  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+}
+
 absl::Status RenewOperator(Session& session, OperatorClient* client) {
   FileSystem* const files = session.env().files;
   ASSIGN_OR_RETURN(const std::string dir, session.ContextFolder());
@@ -44,10 +54,7 @@ absl::Status RenewOperator(Session& session, OperatorClient* client) {
   if (!identity.ok() || identity->role != dataplane::PeerIdentity::Role::kOperator) {
     return absl::InternalError("the coordinator's answer is no operator's certificate");
   }
-  RETURN_IF_ERROR(dataplane::WriteIdentityFile(files, context.certificate_path(), response.certificate_pem(), key));
-  // From now on the key lies with the certificate.
-  const absl::Status removed = files->Remove(context.key_path());
-  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+  return StoreOperator(files, context, response.certificate_pem(), key);
 }
 
 }  // namespace
@@ -62,6 +69,29 @@ absl::Status CertShow(Session& session) {
                   LeftText(c.expires_ms(), now_ms), StateOf(c, now_ms), c.serial(), c.sha256()});
   }
   session.Print("causeway.certificates/1", ToJson(response), table.ToString());
+  return absl::OkStatus();
+}
+
+absl::Status CertRenewOperatorFrom(Session& session, const std::string& dir) {
+  FileSystem* const files = session.env().files;
+  ASSIGN_OR_RETURN(const std::string context_dir, session.ContextFolder());
+  ASSIGN_OR_RETURN(const Context context, LoadContext(context_dir, files));
+  ASSIGN_OR_RETURN(const std::string trusted, files->ReadFile(context.ca_path(), kMaxPemBytes));
+  const jobspec::TlsPaths tls = jobspec::CoordinatorTlsPaths(dir);
+  Credential ca;
+  ASSIGN_OR_RETURN(ca.certificate_pem, files->ReadFile(tls.ca, kMaxPemBytes), "the authority");
+  ASSIGN_OR_RETURN(ca.key_pem, files->ReadFile(tls.ca_key, kMaxPemBytes), "the authority");
+  ASSIGN_OR_RETURN(const std::string pin, dataplane::CaPin(ca.certificate_pem), tls.ca);
+  ASSIGN_OR_RETURN(const std::string trusted_pin, dataplane::CaPin(trusted), context.ca_path());
+  if (pin != trusted_pin) {
+    return absl::FailedPreconditionError(absl::StrCat(tls.ca, " is not the authority that ", context.ca_path(),
+                                                      " names: the credentials are for another coordinator"));
+  }
+  ASSIGN_OR_RETURN(const Credential made,
+                   MakeOperatorCredential(ca, context.operator_name, session.env().clock->WallNow()));
+  RETURN_IF_ERROR(StoreOperator(files, context, made.certificate_pem, made.key_pem));
+  session.Print("causeway.certificate-renewal/1", {{"operator_renewed", true}, {"asked", Json::array()}},
+                "the operator's certificate was renewed\n");
   return absl::OkStatus();
 }
 

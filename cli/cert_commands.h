@@ -17,6 +17,11 @@ absl::Status CertShow(Session& session);
 // Errors: also those of the file system, Internal (an answer that does not fit).
 absl::Status CertRenew(Session& session, const std::string& who);
 
+// Makes this context's operator a new certificate with the authority's key, which is in the coordinator's data directory `dir`: the way back
+// when it has expired. No coordinator is asked. Errors: NotFound (no context, no authority there), FailedPrecondition (not the authority of
+// this context), those of the file system.
+absl::Status CertRenewOperatorFrom(Session& session, const std::string& dir);
+
 }  // namespace causeway::cli
 
 #endif  // CAUSEWAY_CLI_CERT_COMMANDS_H_

@@ -90,6 +90,57 @@ TEST_F(CertCommandsTest, TheOperatorsKeyIsMadeHereAndReplacesTheOldPairInOneFile
   EXPECT_NE(Read("config/operator.pem"), pem);
 }
 
+TEST_F(CertCommandsTest, AnExpiredOperatorIsMadeANewOneByTheAuthority) {
+  const auto init = [&](const std::string& name) {
+    return Run({"--context", dir_.Join(name + "-operator"), "init", "--address", "c.example:7443", "--dir",
+                dir_.Join(name), "--operator", "ann"});
+  };
+  ASSERT_EQ(init("one"), 0) << err();
+  ASSERT_EQ(init("two"), 0) << err();
+  clock_.Advance(absl::Hours(24 * 400));
+  const std::string old = Read("one-operator/operator.pem");
+  const std::vector<std::string> renew = {"--context", dir_.Join("one-operator"), "cert", "renew", "operator", "--dir"};
+  const auto with = [&](const std::string& dir) {
+    std::vector<std::string> arguments = renew;
+    arguments.push_back(dir_.Join(dir));
+    return arguments;
+  };
+  EXPECT_EQ(Run(with("two")), 4);
+  EXPECT_THAT(err(), HasSubstr("for another coordinator"));
+  EXPECT_EQ(Run(with("none")), 1);
+  EXPECT_THAT(err(), HasSubstr("none/tls/ca.pem"));
+  EXPECT_EQ(Run({"cert", "renew", "a1", "--dir", dir_.Join("one")}), 2);
+  EXPECT_EQ(Read("one-operator/operator.pem"), old);
+
+  EXPECT_EQ(Run(with("one")), 0) << err();
+  EXPECT_THAT(out(), HasSubstr("the operator's certificate was renewed"));
+  EXPECT_EQ(connected_to_, "");
+  const std::string pem = Read("one-operator/operator.pem");
+  const absl::StatusOr<dataplane::PeerIdentity> identity = dataplane::ParseCertificate(pem);
+  ASSERT_OK(identity);
+  EXPECT_EQ(dataplane::IdentityUri(*identity), "causeway://operator/ann");
+  EXPECT_GT(identity->not_after, clock_.WallNow() + absl::Hours(24 * 364));
+  EXPECT_OK(dataplane::CheckKeyMatches(pem, pem));
+  EXPECT_FALSE(RealFileSystem()->Exists(dir_.Join("one-operator/operator.key")));
+}
+
+TEST_F(CertCommandsTest, WarnsOfAnOperatorsCertificateThatIsNearItsEnd) {
+  const TestPki pki(dir_.path());
+  const auto expires_in = [&](absl::Duration left) {
+    const absl::Time now = clock_.WallNow();
+    Write("config/operator.pem",
+          *RealFileSystem()->ReadFile(pki.Operator("admin", {now - absl::Hours(60), now + left}).certificate, 1 << 20));
+  };
+  expires_in(absl::Hours(31));
+  EXPECT_EQ(Run({"site", "list"}), 0);
+  EXPECT_EQ(err(), "");
+  expires_in(absl::Hours(29));
+  EXPECT_EQ(Run({"site", "list"}), 0);
+  EXPECT_THAT(err(), AllOf(HasSubstr("warning: " + dir_.Join("config/operator.pem") + " expires at "),
+                           HasSubstr("`causeway cert renew operator`")));
+  EXPECT_THAT(out(), testing::Not(HasSubstr("warning")));
+}
+
 TEST_F(CertCommandsTest, AnAnswerThatDoesNotFitChangesNothing) {
   Write("config/operator.pem", "old");
   coordinator_.sign = [](const std::string&) { return "garbage"; };

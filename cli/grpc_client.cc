@@ -131,8 +131,10 @@ absl::StatusOr<std::unique_ptr<OperatorClient>> MakeGrpcOperatorClient(const Con
   ASSIGN_OR_RETURN(const dataplane::PeerIdentity identity, dataplane::ParseCertificate(certificate),
                    context.certificate_path());
   if (identity.not_after <= RealClock()->WallNow()) {
-    return absl::FailedPreconditionError(absl::StrCat(context.certificate_path(), " has expired at ",
-                                                      absl::FormatTime(identity.not_after, absl::UTCTimeZone())));
+    return absl::FailedPreconditionError(absl::StrCat(
+        context.certificate_path(), " has expired at ", absl::FormatTime(identity.not_after, absl::UTCTimeZone()),
+        ": `causeway cert renew operator --dir DIR` makes a new one, on the coordinator's machine, with DIR ",
+        "its data directory"));
   }
   const std::string key = dataplane::HoldsKey(certificate) ? context.certificate_path() : context.key_path();
   ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials,

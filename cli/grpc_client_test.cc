@@ -106,12 +106,12 @@ class GrpcClientTest : public testing::Test {
   }
 
   // A coordinator's credentials, as `causeway init` makes them, and a server that uses them.
-  Context Init(const std::string& name) {
+  Context Init(const std::string& name, absl::Duration ago = absl::ZeroDuration()) {
     InitOptions options;
     options.address = {"127.0.0.1", 7443};
     options.dir = dir_.Join(name);
     options.context_dir = dir_.Join(name + "-context");
-    options.wall_now = RealClock()->WallNow();
+    options.wall_now = RealClock()->WallNow() - ago;
     absl::StatusOr<InitResult> init = InitCoordinator(options, RealFileSystem());
     EXPECT_THAT(init, IsOk());
     if (server_ == nullptr) {
@@ -193,6 +193,13 @@ TEST_F(GrpcClientTest, ACoordinatorOfAnotherAuthorityIsNotTalkedTo) {
   absl::StatusOr<std::unique_ptr<OperatorClient>> client = MakeGrpcOperatorClient(foreign);
   ASSERT_THAT(client, IsOk());
   EXPECT_THAT((*client)->GetJob({}, absl::Seconds(10)), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(GrpcClientTest, AnExpiredCertificateIsSaidToBeAndHowToGetAnother) {
+  const Context context = Init("old", absl::Hours(24 * 366));
+  EXPECT_THAT(MakeGrpcOperatorClient(context),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       testing::AllOf(HasSubstr("has expired at"), HasSubstr("cert renew operator --dir DIR"))));
 }
 
 TEST_F(GrpcClientTest, CredentialsThatAreNotThere) {

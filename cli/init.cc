@@ -18,11 +18,6 @@ constexpr absl::Duration kLeafLifetime = absl::Hours(24 * 365);
 // Other machines' clocks may be behind this one's.
 constexpr absl::Duration kClockTolerance = absl::Hours(1);
 
-struct Credential {
-  std::string key_pem;
-  std::string certificate_pem;
-};
-
 absl::StatusOr<Credential> MakeCredential(const Credential& ca, dataplane::LeafOptions options) {
   Credential credential;
   ASSIGN_OR_RETURN(credential.key_pem, dataplane::GenerateKeyPem());
@@ -32,6 +27,14 @@ absl::StatusOr<Credential> MakeCredential(const Credential& ca, dataplane::LeafO
 }
 
 }  // namespace
+
+absl::StatusOr<Credential> MakeOperatorCredential(const Credential& ca, const std::string& name, absl::Time wall_now) {
+  PeerIdentity identity;
+  identity.role = PeerIdentity::Role::kOperator;
+  identity.name = name;
+  return MakeCredential(
+      ca, {.identity = identity, .hosts = {}, .validity = {wall_now - kClockTolerance, wall_now + kLeafLifetime}});
+}
 
 absl::StatusOr<InitResult> InitCoordinator(const InitOptions& options, FileSystem* files) {
   RETURN_IF_ERROR(ValidateName("operator name", options.operator_name));
@@ -67,11 +70,7 @@ absl::StatusOr<InitResult> InitCoordinator(const InitOptions& options, FileSyste
   ASSIGN_OR_RETURN(Credential coordinator, MakeCredential(ca, {.identity = coordinator_identity,
                                                                .hosts = {options.address.host},
                                                                .validity = leaf_validity}));
-  PeerIdentity operator_identity;
-  operator_identity.role = PeerIdentity::Role::kOperator;
-  operator_identity.name = options.operator_name;
-  ASSIGN_OR_RETURN(Credential first_operator,
-                   MakeCredential(ca, {.identity = operator_identity, .hosts = {}, .validity = leaf_validity}));
+  ASSIGN_OR_RETURN(Credential first_operator, MakeOperatorCredential(ca, options.operator_name, options.wall_now));
 
   RETURN_IF_ERROR(files->MakeDirs(options.dir));
   RETURN_IF_ERROR(files->MakeDirs(JoinPath(options.dir, "tls"), 0700));

@@ -33,6 +33,13 @@ struct InitResult {
 // Errors: AlreadyExists (any of the files is there; nothing is changed), InvalidArgument (names), those of the file system.
 absl::StatusOr<InitResult> InitCoordinator(const InitOptions& options, FileSystem* files);
 
+struct Credential {
+  std::string key_pem;
+  std::string certificate_pem;
+};
+// As the first operator's: for a year, with a new key. Errors: InvalidArgument (the authority's certificate or key).
+absl::StatusOr<Credential> MakeOperatorCredential(const Credential& ca, const std::string& name, absl::Time wall_now);
+
 }  // namespace causeway::cli
 
 #endif  // CAUSEWAY_CLI_INIT_H_

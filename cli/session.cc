@@ -5,10 +5,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "dataplane/pki.h"
 
 namespace causeway::cli {
 namespace {
 
+constexpr int64_t kMaxPemBytes = 1 << 20;
 constexpr size_t kPieceBytes = 1 << 16;
 
 absl::Status TooLarge(const std::string& name, int64_t max_bytes) {
@@ -31,6 +33,17 @@ void Session::Print(absl::string_view schema, const Json& json, absl::string_vie
 }
 
 void Session::Note(absl::string_view text) { *env_.err << std::string(text) << std::endl; }
+
+void Session::WarnOfExpiry() {
+  if (client_ == nullptr) return;
+  const absl::StatusOr<std::string> pem = env_.files->ReadFile(context_->certificate_path(), kMaxPemBytes);
+  if (!pem.ok()) return;
+  const absl::StatusOr<dataplane::CertificateInfo> info = dataplane::DescribeCertificate(*pem);
+  if (!info.ok() || env_.clock->WallNow() < dataplane::RenewalTime(info->validity)) return;
+  Note(absl::StrCat("causeway: warning: ", context_->certificate_path(), " expires at ",
+                    HumanTime(absl::ToUnixMillis(info->validity.not_after)),
+                    " UTC: `causeway cert renew operator` renews it until then"));
+}
 
 absl::StatusOr<std::string> Session::ReadInput(const std::string& path, int64_t max_bytes) {
   if (path != "-") {

@@ -66,6 +66,9 @@ class Session {
   // those of ReadFile.
   absl::StatusOr<std::string> ReadInput(const std::string& path, int64_t max_bytes = 1 << 20);
 
+  // Notes if the certificate that Client went by is in the last third of its life.
+  void WarnOfExpiry();
+
   // What happened and what to do about it, for standard error.
   std::string Explain(const absl::Status& error) const;
 

@@ -76,6 +76,13 @@ class CertTest(unittest.TestCase):
             self.assertNotIn(("WORKER", "w1"), certificates(fleet))
             fleet.cli("cert", "renew", "w1", expect=REFUSED)
 
+    def test_an_operator_by_the_authoritys_key(self):
+        with Fleet(train=0) as fleet:
+            fleet.start_coordinator()
+            before = certificates(fleet)["OPERATOR", "admin"]["serial"]
+            fleet.cli("cert", "renew", "operator", "--dir", fleet.path("coordinator"))
+            self.assertNotEqual(certificates(fleet)["OPERATOR", "admin"]["serial"], before)
+
     def test_a_worker_that_cannot_start(self):
         """With an exit code that systemd does not answer with a restart."""
         with Fleet(train=0) as fleet:
