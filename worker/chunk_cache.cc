@@ -262,12 +262,16 @@ absl::Status ChunkCache::Verify(const std::string& sha256) {
     read = file.status();
   }
   // A file that cannot be read is as useless as one with other content: it is fetched again.
-  const bool good = read.ok() && digest.Finish() == sha256;
+  if (read.ok()) {
+    if (const std::string found = digest.Finish(); found != sha256) {
+      read = absl::DataLossError(absl::StrCat("its content has the SHA-256 ", dataplane::ToHex(found)));
+    }
+  }
   MutexLock lock(&mu_);
   auto it = entries_.find(sha256);
   if (it == entries_.end())
     return absl::NotFoundError(absl::StrCat("chunk ", dataplane::ToHex(sha256), " was evicted"));
-  if (good) {
+  if (read.ok()) {
     it->second.verified = true;
     return absl::OkStatus();
   }

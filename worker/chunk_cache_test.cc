@@ -123,7 +123,11 @@ TEST_F(ChunkCacheTest, FindsDamageAtTheFirstReadOfAProcess) {
   Add("bad one");
   ASSERT_THAT(RealFileSystem()->WriteFileAtomically(Path("bad one"), "bad 0ne"), IsOk());
   Reopen(100);
+  testing::internal::CaptureStderr();
   EXPECT_EQ(Read("bad one"), "DATA_LOSS");
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("chunk_corrupt"));
+  EXPECT_THAT(log, HasSubstr(dataplane::ToHex(dataplane::Sha256Of("bad 0ne"))));
   EXPECT_FALSE(RealFileSystem()->Exists(Path("bad one")));
 
   ASSERT_THAT(RealFileSystem()->Truncate(Path("good one"), 3), IsOk());
