@@ -250,7 +250,7 @@ absl::Status Job::OnProfile(const WorkerId& worker, const v1::ReportProfileReque
                                      .max = options_.spec.batch().max()};
   if (const auto device = scheduler::DeviceFromProto(worker.value(), member->site.value(), request.profile(), batch);
       !device.ok()) {
-    member->excluded = absl::StrCat("its profile: ", device.status().message());
+    Exclude(member, absl::StrCat("its profile: ", device.status().message()));
     return absl::OkStatus();
   }
   member->profile = request.profile();
