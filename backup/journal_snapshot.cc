@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "backup/manifest.h"
+#include "base/sqlite_seals.h"
 #include "base/status_macros.h"
 #include "dataplane/digest.h"
 #include "proto/job.pb.h"
@@ -143,7 +144,8 @@ absl::Status SnapshotJournal(const std::string& from, const std::string& to) {
   if (sqlite3_backup_finish(copy) != SQLITE_OK) return ErrorOf(target.get(), absl::StrCat("copy ", from));
   // One file without companions.
   RETURN_IF_ERROR(Execute(target.get(), "PRAGMA journal_mode = DELETE", "finish the copy"));
-  return CheckIntact(target.get(), from);
+  RETURN_IF_ERROR(CheckIntact(target.get(), from));
+  return HasSeals(target.get()) ? Annotate(CheckSeals(target.get()), from) : absl::OkStatus();
 }
 
 absl::StatusOr<JournalFiles> ReadJournalFiles(const std::string& path) {
@@ -185,6 +187,7 @@ absl::StatusOr<JournalFiles> ReadJournalFiles(const std::string& path) {
 
 absl::Status ForkJournal(const std::string& path) {
   ASSIGN_OR_RETURN(const Database db, Open(path, SQLITE_OPEN_READWRITE));
+  if (HasSeals(db.get())) RETURN_IF_ERROR(KeepSeals(db.get()), path);
   const std::string sql = absl::StrCat("BEGIN IMMEDIATE; UPDATE meta SET value = value + ", kForkedRestarts,
                                        " WHERE key = 'incarnation'; UPDATE sites SET generation = generation + ",
                                        kForkedGenerations, "; COMMIT");

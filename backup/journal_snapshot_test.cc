@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "backup/backup_test_fixture.h"
+#include "base/sqlite_seals.h"
 
 namespace causeway::backup {
 namespace {
@@ -52,6 +53,17 @@ TEST_F(JournalSnapshotTest, AForkIsAheadOfWhatItWasForkedFrom) {
   EXPECT_EQ(Number(dir_.Join("copy.db"), "SELECT value FROM meta WHERE key = 'incarnation'"), 1004);
   EXPECT_EQ(Number(dir_.Join("copy.db"), "SELECT generation FROM sites"), 1'000'007);
   EXPECT_EQ(Number(dir_.Join("copy.db"), "SELECT value FROM meta WHERE key = 'schema_version'"), 1);
+}
+
+TEST_F(JournalSnapshotTest, RowsFitTheirChecksumsBeforeAndAfter) {
+  Sql(kSealsTable);
+  ASSERT_OK(SealAll(db_));
+  ASSERT_OK(SnapshotJournal(Path("journal.db"), dir_.Join("copy.db")));
+  ASSERT_OK(ForkJournal(dir_.Join("copy.db")));
+  EXPECT_OK(SnapshotJournal(dir_.Join("copy.db"), dir_.Join("again.db"))) << "it is sealed as it is now";
+  Sql("UPDATE commits SET sha256 = x'00' WHERE version = 2");
+  EXPECT_THAT(SnapshotJournal(Path("journal.db"), dir_.Join("damaged.db")),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("table commits")));
 }
 
 TEST_F(JournalSnapshotTest, WhatIsNoJournal) {

@@ -11,11 +11,9 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/types/span.h"
 #include "base/log.h"
+#include "base/sqlite_seals.h"
 #include "base/status_macros.h"
-#include "dataplane/digest.h"
 
 namespace causeway::server {
 namespace {
@@ -25,7 +23,6 @@ constexpr int64_t kSchemaVersion = 3;
 constexpr char kSchema[] = R"sql(
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 INSERT INTO meta VALUES ('schema_version', 3), ('incarnation', 0);
-CREATE TABLE seals (name TEXT PRIMARY KEY, seal INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE sites (name TEXT PRIMARY KEY, generation INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE tokens (
   id TEXT PRIMARY KEY, site TEXT NOT NULL REFERENCES sites ON DELETE CASCADE, sha256 BLOB NOT NULL, uses INTEGER NOT NULL,
@@ -62,7 +59,7 @@ CREATE TABLE evaluations (
 // What brings a file from version i + 1 to i + 2. Each ends as kSchema would have made it, but for the order of columns.
 constexpr const char* kMigrations[] = {
     "ALTER TABLE workers ADD COLUMN previous_serial TEXT NOT NULL DEFAULT ''",
-    "CREATE TABLE seals (name TEXT PRIMARY KEY, seal INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    kSealsTable,
 };
 static_assert(std::size(kMigrations) == kSchemaVersion - 1);
 constexpr int64_t kSealedSince = 3;
@@ -235,111 +232,19 @@ absl::Status CheckIntact(sqlite3* db) {
   return Damaged(findings.empty() ? "" : findings[0]);
 }
 
-// ---- Seals
-//
-// SQLite finds pages that are no pages, not a bit that has flipped in a row. So each table has a seal: the exclusive or of its rows' XXH3
-// digests, which does not depend on their order and follows each change at the price of one row. Triggers of the connection keep it, in the
-// transaction of the change.
-
-// seal(SEAL, VALUE...): SEAL with a row of these values put in, or taken out. Kinds and lengths of the values count.
-void SealFunction(sqlite3_context* context, int count, sqlite3_value** values) {
-  std::string row;
-  for (int i = 1; i < count; ++i) {
-    const int type = sqlite3_value_type(values[i]);  // Before what follows converts numbers to text.
-    const char* data = static_cast<const char*>(sqlite3_value_blob(values[i]));
-    const absl::string_view value(data, static_cast<size_t>(sqlite3_value_bytes(values[i])));
-    absl::StrAppend(&row, type, " ", value.size(), " ", value);
-  }
-  const uint64_t digest =
-      dataplane::Xxh3(absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(row.data()), row.size()));
-  sqlite3_result_int64(context, sqlite3_value_int64(values[0]) ^ static_cast<int64_t>(digest));
-}
-
-// The columns that a row's digest is made of, in an order that does not depend on when they were added.
-absl::StatusOr<std::vector<std::string>> SealedColumns(sqlite3* db, const std::string& table) {
-  return Select<std::string>(
-      db, "SELECT name FROM pragma_table_info(?) ORDER BY name", "read the columns",
-      [](Statement* s, std::string* name) { s->Read(*name); }, table);
-}
-
-// All but that of the seals; and the table of tables, whose rows change only when the schema does.
-absl::StatusOr<std::vector<std::string>> SealedTables(sqlite3* db) {
-  return Select<std::string>(
-      db, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'seals' UNION SELECT 'sqlite_schema'",
-      "read the tables", [](Statement* s, std::string* name) { s->Read(*name); });
-}
-
-absl::StatusOr<int64_t> SealOf(sqlite3* db, const std::string& table) {
-  ASSIGN_OR_RETURN(std::vector<std::string> columns, SealedColumns(db, table));
-  // Where its pages lie is no row's content.
-  std::erase(columns, "rootpage");
-  if (columns.empty()) return Damaged(absl::StrCat("table ", table, " has no columns"));
-  ASSIGN_OR_RETURN(
-      std::vector<int64_t> digests,
-      Select<int64_t>(db, absl::StrCat("SELECT seal(0, ", absl::StrJoin(columns, ", "), ") FROM ", table),
-                      absl::StrCat("read table ", table), [](Statement* s, int64_t* digest) { s->Read(*digest); }));
-  int64_t seal = 0;
-  for (const int64_t digest : digests) seal ^= digest;
-  return seal;
-}
-
-absl::Status SealAll(sqlite3* db) {
-  RETURN_IF_ERROR(Execute(db, "DELETE FROM seals", "seal"));
-  ASSIGN_OR_RETURN(std::vector<std::string> tables, SealedTables(db));
-  for (const std::string& table : tables) {
-    ASSIGN_OR_RETURN(int64_t seal, SealOf(db, table));
-    RETURN_IF_ERROR(Run(db, "INSERT INTO seals VALUES (?, ?)", "seal", table, seal).status());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckSeals(sqlite3* db) {
-  ASSIGN_OR_RETURN(std::vector<std::string> tables, SealedTables(db));
-  for (const std::string& table : tables) {
-    ASSIGN_OR_RETURN(int64_t seal, SealOf(db, table));
-    ASSIGN_OR_RETURN(std::vector<int64_t> stored, Select<int64_t>(
-                                                      db, "SELECT seal FROM seals WHERE name = ?", "read the seals",
-                                                      [](Statement* s, int64_t* value) { s->Read(*value); }, table));
-    if (stored != std::vector<int64_t>{seal})
-      return Damaged(absl::StrCat("the rows of table ", table, " do not fit their checksum"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status KeepSeals(sqlite3* db) {
-  ASSIGN_OR_RETURN(std::vector<std::string> tables, SealedTables(db));
-  for (const std::string& table : tables) {
-    if (table == "sqlite_schema") continue;
-    ASSIGN_OR_RETURN(std::vector<std::string> columns, SealedColumns(db, table));
-    const auto change = [&](absl::string_view row) {
-      return absl::StrCat("UPDATE seals SET seal = seal(seal, ", row, ".",
-                          absl::StrJoin(columns, absl::StrCat(", ", row, ".")), ") WHERE name = '", table, "'; ");
-    };
-    const auto trigger = [&](absl::string_view event, const std::string& body) {
-      return absl::StrCat("CREATE TEMP TRIGGER seal_", event, "_", table, " AFTER ", event, " ON main.", table,
-                          " BEGIN ", body, "END;");
-    };
-    RETURN_IF_ERROR(Execute(db,
-                            absl::StrCat(trigger("INSERT", change("NEW")), trigger("DELETE", change("OLD")),
-                                         trigger("UPDATE", change("OLD") + change("NEW")))
-                                .c_str(),
-                            "keep the seals"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status PrepareSchema(sqlite3* db) {
   ASSIGN_OR_RETURN(int64_t tables, SelectInteger(db, "SELECT count(*) FROM sqlite_schema"));
   if (tables == 0) {
     return InTransaction(db, "make the tables", [&]() -> absl::Status {
       RETURN_IF_ERROR(Execute(db, kSchema, "make the tables"));
+      RETURN_IF_ERROR(Execute(db, kSealsTable, "make the tables"));
       return SealAll(db);
     });
   }
   ASSIGN_OR_RETURN(int64_t ours, SelectInteger(db, "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'"));
   if (ours != 1) return absl::FailedPreconditionError("journal: the file is a database of another program");
   ASSIGN_OR_RETURN(int64_t version, SelectInteger(db, "SELECT value FROM meta WHERE key = 'schema_version'"));
-  if (version >= kSealedSince && version <= kSchemaVersion) RETURN_IF_ERROR(CheckSeals(db));
+  if (version >= kSealedSince && version <= kSchemaVersion) RETURN_IF_ERROR(CheckSeals(db), "journal");
   if (version == kSchemaVersion) return absl::OkStatus();
   if (version >= 1 && version < kSchemaVersion) {
     RETURN_IF_ERROR(InTransaction(db, "bring the file to the present schema", [&]() -> absl::Status {
@@ -391,16 +296,8 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(const std::string& path) 
   if (opened != SQLITE_OK) return ErrorOf(db, absl::StrCat("open ", path));
   sqlite3_extended_result_codes(db, 1);
   RETURN_IF_ERROR(Execute(db, "PRAGMA journal_mode = WAL", "set up"), path);
-  // Recursive triggers: what OR REPLACE takes out fires them, too.
-  RETURN_IF_ERROR(Execute(db,
-                          "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; "
-                          "PRAGMA recursive_triggers = ON",
-                          "set up"),
-                  path);
-  if (sqlite3_create_function_v2(db, "seal", -1, SQLITE_UTF8 | SQLITE_DETERMINISTIC, nullptr, SealFunction, nullptr,
-                                 nullptr, nullptr) != SQLITE_OK) {
-    return ErrorOf(db, "set up");
-  }
+  RETURN_IF_ERROR(
+      Execute(db, "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF", "set up"), path);
   RETURN_IF_ERROR(CheckIntact(db), path);
   RETURN_IF_ERROR(PrepareSchema(db), path);
   RETURN_IF_ERROR(KeepSeals(db), path);

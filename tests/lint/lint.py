@@ -59,7 +59,7 @@ CONFINED = (
     ("gRPC", r"^(grpc|grpcpp)/|\.grpc\.pb\.h$",
      ("*/grpc_*", "*/*_service*", "*/credentials*", "*/server.cc", "*/worker.cc", "*/main.cc") + TEST_FILES),
     ("prometheus-cpp, civetweb", r"^prometheus/|^(civetweb|CivetServer)\.h$", ("*/metrics.cc", "*/metrics_test.cc")),
-    ("SQLite", r"^sqlite3\.h$", ("server/journal.cc", "backup/journal_snapshot.cc", "server/journal_test.cc", "server/coordinator_test.cc", "backup/*_test*", "tests/fakes/fault_vfs.cc")),
+    ("SQLite", r"^sqlite3\.h$", ("server/journal.cc", "backup/journal_snapshot.cc", "base/sqlite_seals*", "server/journal_test.cc", "server/coordinator_test.cc", "backup/*_test*", "tests/fakes/fault_vfs.cc")),
     ("spdlog", r"^spdlog/", ("base/log.cc",)),
     ("yaml-cpp", r"^yaml-cpp/", ("jobspec/*",)),
     ("CLI11", r"^CLI/", ("cli/*", "*/main.cc")),
