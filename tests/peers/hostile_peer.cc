@@ -854,8 +854,8 @@ void Extremes(const Target& target, Tally* tally, double batch_time_s, double by
     }
   }
 }
-void Slowest(const Target& target, Tally* tally) { Extremes(target, tally, 1e290, 1e-280); }
-void Fastest(const Target& target, Tally* tally) { Extremes(target, tally, 1e-300, 1e308); }
+void Slowest(const Target& target, Tally* tally) { Extremes(target, tally, 1e6, 1e-3); }
+void Fastest(const Target& target, Tally* tally) { Extremes(target, tally, 1e-300, 1e15); }
 
 }  // namespace
 }  // namespace causeway
