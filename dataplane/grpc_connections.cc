@@ -171,9 +171,13 @@ int StrangerWatch::Sweep(absl::Time now) {
     open[peer] = {fd, told ? static_cast<int64_t>(info.tcpi_bytes_received) : 0};
   });
   std::erase_if(known_, [&](const Endpoint& peer) { return !open.contains(peer); });
-  const std::vector<int64_t> ids = Connections();
+  // Nearly always: gRPC need not be asked.
+  if (known_.size() == open.size()) {
+    strangers_.clear();
+    return 0;
+  }
   std::set<int64_t> looked_at;
-  for (const int64_t id : ids) {
+  for (const int64_t id : Connections()) {
     looked_at.insert(id);
     if (looked_at_.contains(id)) continue;
     if (const Connection connection = Describe(id); !connection.certificate.empty()) known_.insert(connection.peer);
