@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
 #include "dataplane/digest.h"
 #include "dataplane/layout.h"
 #include "server/parameter_store.h"
 #include "server/spool.h"
 #include "tests/fakes/fault_file.h"
+#include "tests/fuzz/fuzz_log.h"
 #include "tests/fuzz/fuzz_require.h"
 #include "worker/chunk_cache.h"
 
@@ -80,9 +80,7 @@ void CheckCache(FaultDisk* disk, const std::vector<std::string>& names) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const bool quiet =
-      log::Configure({.level = log::Level::kError, .file = "/dev/null", .component = "fuzz"}).ok();
-  Require(quiet);
+  KeepQuiet();
   FaultDisk disk;
   for (const char* folder : {"/spool/job", "/jobs/job", "/cache/ab"}) Require(disk.MakeDirs(folder, 0755).ok());
   std::vector<std::string> cached;

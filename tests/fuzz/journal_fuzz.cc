@@ -12,7 +12,6 @@
 
 #include "base/executor.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/metrics.h"
 #include "dataplane/digest.h"
 #include "dataplane/layout.h"
@@ -27,6 +26,7 @@
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/temp_dir.h"
 #include "tests/fakes/test_pki.h"
+#include "tests/fuzz/fuzz_log.h"
 #include "tests/fuzz/fuzz_require.h"
 
 namespace {
@@ -63,7 +63,7 @@ using Rows = std::array<std::string, kRows>;
 class Template {
  public:
   Template() : pki_(dir_.path()) {
-    Require(log::Configure({.level = log::Level::kError, .file = "/dev/null", .component = "fuzz"}).ok());
+    KeepQuiet();
     Require(files_->MakeDirs(dir_.Join("data")).ok() && files_->MakeDirs(state()).ok());
     std::string images = BigEndian(0x0803) + BigEndian(kSamples) + BigEndian(2) + BigEndian(2);
     std::string labels = BigEndian(0x0801) + BigEndian(kSamples);

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
 #include "dataplane/digest.h"
 #include "tests/fakes/fault_file.h"
+#include "tests/fuzz/fuzz_log.h"
 #include "tests/fuzz/fuzz_require.h"
 #include "worker/dataset.h"
 #include "worker/local_state.h"
@@ -47,9 +47,7 @@ void CheckDataset(const v1::DatasetInfo& info, const SampleRanges& ranges) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const bool quiet =
-      log::Configure({.level = log::Level::kError, .file = "/dev/null", .component = "fuzz"}).ok();
-  Require(quiet);
+  KeepQuiet();
   FaultDisk disk;
   Require(disk.MakeDirs("/worker/jobs/job", 0755).ok());
   FuzzInput input(absl::string_view(reinterpret_cast<const char*>(data), size));

@@ -20,7 +20,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/executor.h"
-#include "base/log.h"
 #include "base/metrics.h"
 #include "dataplane/digest.h"
 #include "dataplane/layout.h"
@@ -32,6 +31,7 @@
 #include "tests/fakes/fault_file.h"
 #include "tests/fakes/fault_vfs.h"
 #include "tests/fakes/temp_dir.h"
+#include "tests/fuzz/fuzz_log.h"
 #include "tests/fuzz/fuzz_require.h"
 
 namespace {
@@ -654,7 +654,7 @@ void Look(Fleet* fleet) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   struct Once {
     Once() {
-      Require(log::Configure({.level = log::Level::kError, .file = "/dev/null", .component = "fuzz"}).ok());
+      KeepQuiet();
       for (const char* name : {"train", "train-labels", "test", "test-labels"}) std::ofstream(folder.Join(name));
       data = std::filesystem::canonical(folder.path()).string();
       Fleet fleet(&vfs, data, std::make_unique<FaultDisk>());
